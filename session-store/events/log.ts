@@ -1,0 +1,106 @@
+// Entries of ours: what a log must hold beside the wire events. They never leave by the API as they are.
+
+import type { EventId, Position } from "../ids.ts";
+import type { ModelUsage } from "./brain.ts";
+import type { ClientEvent } from "./client.ts";
+
+/** Position 1 of every log: what the session was made from. `agent` is the wire's agent snapshot (contract §5). */
+export interface LogCreated {
+  readonly type: "log.created";
+  readonly workspace: string;
+  readonly agent: AgentSnapshot;
+  readonly environment_id: string;
+  readonly title: string | null;
+  readonly metadata: Readonly<Record<string, string>>;
+  readonly resources: readonly unknown[];
+  readonly vault_ids: readonly string[];
+}
+
+/** What a client said, whole, when it arrived. */
+export interface LogReceived {
+  readonly type: "log.received";
+  readonly event: ClientEvent;
+  readonly waits: boolean;
+}
+
+/** The event received at `ref` takes effect here; this entry's time is its `processed_at`, this position its place in lists. */
+export interface LogApplied {
+  readonly type: "log.applied";
+  readonly ref: Position;
+  readonly id: EventId;
+}
+
+/** A block of a model reply, as it must go back to the model. Tool input is the original JSON text. */
+export type ReplyBlock =
+  | { readonly type: "text"; readonly text: string; readonly citations?: unknown }
+  | { readonly type: "thinking"; readonly thinking: string; readonly signature: string }
+  | { readonly type: "redacted_thinking"; readonly data: string }
+  | { readonly type: "tool_use"; readonly id: string; readonly name: string; readonly input_json: string };
+
+/** A model reply, block for block. `calls` ties the model's tool use ids to our event ids. */
+export interface LogReply {
+  readonly type: "log.reply";
+  readonly harness: string;
+  readonly span: EventId;
+  readonly model: string;
+  readonly stop_reason: string | null;
+  readonly content: readonly ReplyBlock[];
+  readonly calls: readonly { readonly tool_use_id: string; readonly event_id: EventId }[];
+  readonly usage: ModelUsage;
+}
+
+/** Which hand host holds this session's hands; bound before the first call, `lost` when that host is gone for good. */
+export interface LogHand {
+  readonly type: "log.hand";
+  readonly hand: string;
+  readonly host: string;
+  readonly state: "bound" | "lost";
+}
+
+/** What a harness must remember between turns. */
+export interface LogNote {
+  readonly type: "log.note";
+  readonly harness: string;
+  readonly data: unknown;
+}
+
+/** The wire's model object; `effort` is in object form. */
+export interface AgentModel {
+  readonly id: string;
+  readonly effort?: { readonly type: "low" | "medium" | "high" | "xhigh" | "max" } | null;
+  readonly inference_geo?: string | null;
+  readonly speed?: "standard" | "fast" | null;
+}
+
+/** The agent as a session pins it: the wire's snapshot. `tools` are resolved (contract §9). */
+export interface AgentSnapshot {
+  readonly type: "agent";
+  readonly id: string;
+  readonly version: number;
+  readonly name: string;
+  readonly description: string | null;
+  readonly model: AgentModel;
+  readonly system: string | null;
+  readonly tools: readonly AgentTool[];
+  readonly mcp_servers: readonly { readonly type: "url"; readonly name: string; readonly url: string }[];
+  readonly skills: readonly unknown[];
+  readonly multiagent: unknown;
+}
+
+export interface ToolConfig {
+  readonly enabled: boolean;
+  readonly permission_policy: { readonly type: "always_allow" | "always_ask" | "auto" };
+}
+export type AgentTool =
+  | {
+      readonly type: "agent_toolset_20260401";
+      readonly default_config: ToolConfig;
+      readonly configs: readonly (ToolConfig & { readonly name: string })[];
+    }
+  | {
+      readonly type: "mcp_toolset";
+      readonly mcp_server_name: string;
+      readonly default_config: ToolConfig;
+      readonly configs: readonly (ToolConfig & { readonly name: string })[];
+    }
+  | { readonly type: "custom"; readonly name: string; readonly description: string; readonly input_schema: Readonly<Record<string, unknown>> };

@@ -1,0 +1,43 @@
+// The ids that name things in a log, and how they are made.
+//
+//   N1  An id is a prefix and an opaque suffix of letters and digits; the suffix of a session is the suffix of its primary thread.
+//   N2  Ids made from a key (idempotency) are a hash of it: the same key gives the same ids on every node.
+
+import { createHash, randomBytes } from "node:crypto";
+
+export type SessionId = string & { readonly brand: "SessionId" };
+export type EventId = string & { readonly brand: "EventId" };
+export type Position = number & { readonly brand: "Position" };
+export type Fence = number & { readonly brand: "Fence" };
+
+const ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZabcdefghjkmnpqrstvwxyz";
+const SUFFIX_CHARS = 24;
+
+/** A fresh id: `sevt_` + 24 characters (about 136 bits). */
+export function mint(prefix: string): string {
+  return `${prefix}_${spell(randomBytes(SUFFIX_CHARS))}`;
+}
+
+/** The id that a key stands for: the same on every node, for as long as the key is the same. N2 */
+export function mintFrom(prefix: string, ...key: readonly (string | number)[]): string {
+  return `${prefix}_${spell(createHash("sha256").update(JSON.stringify(key)).digest().subarray(0, SUFFIX_CHARS))}`;
+}
+
+export const mintSession = (): SessionId => mint("sesn") as SessionId;
+export const mintEvent = (): EventId => mint("sevt") as EventId;
+
+/** The primary thread of a session. N1 */
+export const primaryThread = (id: SessionId): string => `sthr_${id.slice("sesn_".length)}`;
+
+/** Reads a session id from outside; null when it can't be one. */
+export function parseSessionId(text: string): SessionId | null {
+  return /^sesn_[0-9A-Za-z]{1,64}$/.test(text) ? (text as SessionId) : null;
+}
+
+export const position = (value: number): Position => value as Position;
+
+function spell(bytes: Uint8Array): string {
+  let text = "";
+  for (const byte of bytes) text += ALPHABET[byte % ALPHABET.length];
+  return text;
+}
