@@ -6,7 +6,7 @@
 
 import { join, resolve } from "node:path";
 import { z } from "zod";
-import { KNOWN_SETTINGS } from "../session-store/settings.ts";
+import { KNOWN_SETTINGS, unknownSettings } from "../session-store/settings.ts";
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
@@ -146,11 +146,8 @@ function given<Name extends string, Value>(name: Name, value: Value | undefined)
 }
 
 function refuseUnknown(env: Environment): void {
-  const known: readonly string[] = KNOWN_SETTINGS;
-  for (const name of Object.keys(env)) {
-    if (!name.startsWith("MANYHANDS_") || known.includes(name)) continue;
-    throw new SettingError(`${name} is not a setting of Manyhands. Did you mean ${nearest(name, known)}?`);
-  }
+  const [name] = unknownSettings(env);
+  if (name !== undefined) throw new SettingError(`${name} is not a setting of Manyhands. Did you mean ${nearest(name, KNOWN_SETTINGS)}?`);
 }
 
 function describeIssue(name: PropertyKey | undefined): string {

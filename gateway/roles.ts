@@ -23,7 +23,15 @@ const BRAIN = [
 const ROLES: Readonly<Record<Role, { readonly room: string; readonly settings: readonly string[] }>> = {
   "vault-proxy": {
     room: "vault-proxy",
-    settings: ["MANYHANDS_VAULT_PORT", "MANYHANDS_MODEL_KEY_FILE", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "NODE_EXTRA_CA_CERTS"],
+    settings: [
+      "MANYHANDS_VAULT_PORT",
+      "MANYHANDS_MODEL_KEY_FILE",
+      "MANYHANDS_MODEL_HEADERS_TIMEOUT_MS",
+      "MANYHANDS_MODEL_IDLE_TIMEOUT_MS",
+      "ANTHROPIC_API_KEY",
+      "ANTHROPIC_BASE_URL",
+      "NODE_EXTRA_CA_CERTS",
+    ],
   },
   hands: { room: "hands", settings: ["MANYHANDS_HANDS_PORT", "MANYHANDS_SANDBOX"] },
   worker: { room: "harnesses", settings: BRAIN },

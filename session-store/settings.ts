@@ -9,6 +9,8 @@ export const KNOWN_SETTINGS = [
   "MANYHANDS_API_KEY",
   "MANYHANDS_SANDBOX",
   "MANYHANDS_MODEL_KEY_FILE",
+  "MANYHANDS_MODEL_HEADERS_TIMEOUT_MS",
+  "MANYHANDS_MODEL_IDLE_TIMEOUT_MS",
   "MANYHANDS_LEASE_MS",
   "MANYHANDS_SESSIONS_MAX",
   "MANYHANDS_VAULT_PORT",
@@ -19,3 +21,9 @@ export const KNOWN_SETTINGS = [
   "MANYHANDS_LOG_LEVEL",
   "MANYHANDS_FAULT_POINT",
 ] as const;
+
+/** The MANYHANDS_* names in an environment that are no setting of any program. */
+export function unknownSettings(environment: Readonly<Record<string, string | undefined>>): string[] {
+  const known: ReadonlySet<string> = new Set(KNOWN_SETTINGS);
+  return Object.keys(environment).filter((name) => name.startsWith("MANYHANDS_") && !known.has(name));
+}
