@@ -6,7 +6,7 @@ import type { FaultPoint } from "../session-store/fault-point.ts";
 import { armFaultPoint, noFault } from "../session-store/fault-point.ts";
 import { openStore } from "../session-store/open.ts";
 import { Refusal } from "../session-store/refusal.ts";
-import { type Brain, startBrain } from "./brain.ts";
+import type { Brain } from "./brain.ts";
 import { type Config, EXIT_CONFIGURATION, readConfig, SettingError } from "./config.ts";
 import { checkInstallation, ensureKeys, fingerprints } from "./keys.ts";
 import { HEADER_BYTES_MAX, harden, listen } from "./listen.ts";
@@ -37,7 +37,8 @@ async function run({ keysDir, apiKey, redisUrl, dataDir, leaseMs, host, port, pa
   const door = makeServer({ store, apiKeys: [keys.apiKey], log, fault, ready: () => isReady });
   const server = createServer({ maxHeaderSize: HEADER_BYTES_MAX }, door.app);
   harden(server);
-  const brain: Brain | null = redisUrl === undefined ? await startBrain({ config, store, log, fault }) : null;
+  // Loaded only where it runs: a gateway on Redis has no harness in its process.
+  const brain: Brain | null = redisUrl === undefined ? await (await import("./brain.ts")).startBrain({ config, store, log, fault }) : null;
 
   endWhenAsked({
     log,
