@@ -5,9 +5,9 @@ import { spawn } from "node:child_process";
 import { randomInt } from "node:crypto";
 import { once } from "node:events";
 import { connect, createServer } from "node:net";
+import { until } from "../support/until.ts";
 
 const START_MS = 20_000;
-const PROBE_MS = 25;
 const ANSWER_MS = 1_000;
 
 export type Appendfsync = "always" | "everysec";
@@ -19,19 +19,8 @@ export interface RedisServer {
   kill(): Promise<void>;
   /** Ends it in good order, everything on disk. */
   shutdown(): Promise<void>;
-  /** CONFIG SET. */
-  set(name: string, value: string): Promise<void>;
   pause(): void;
   resume(): void;
-}
-
-/** Is there a redis-server on this machine? */
-export async function hasRedisServer(): Promise<boolean> {
-  const child = spawn("redis-server", ["--version"], { stdio: "ignore" });
-  return new Promise((resolve) => {
-    child.once("error", () => resolve(false));
-    child.once("exit", (code) => resolve(code === 0));
-  });
 }
 
 export interface RedisOptions {
@@ -43,17 +32,28 @@ export interface RedisOptions {
 
 /** Starts one and waits until it answers, whatever it has to load first. */
 export async function startRedis({ dir, port, appendfsync, env = {} }: RedisOptions): Promise<RedisServer> {
-  const settings = { port, bind: "127.0.0.1", dir, save: "", appendonly: "yes", appendfsync, "auto-aof-rewrite-percentage": 0, "maxmemory-policy": "noeviction" };
+  const settings = {
+    port,
+    bind: "127.0.0.1",
+    dir,
+    save: "",
+    appendonly: "yes",
+    appendfsync,
+    "auto-aof-rewrite-percentage": 0,
+    "maxmemory-policy": "noeviction",
+  };
   const args = Object.entries(settings).flatMap(([name, value]) => [`--${name}`, String(value)]);
   const child = spawn("redis-server", args, { stdio: ["ignore", "pipe", "inherit"], env: { ...process.env, ...env } });
   let said = "";
   child.stdout.setEncoding("utf8").on("data", (text: string) => (said = (said + text).slice(-4000)));
   const gone = once(child, "exit");
-  const deadline = Date.now() + START_MS;
-  while (!(await ask(port, "PING"))?.startsWith("+PONG")) {
-    if (child.exitCode !== null || child.pid === undefined || Date.now() > deadline) throw new Error(`redis-server did not start:\n${said}`);
-    await new Promise((resolve) => setTimeout(resolve, PROBE_MS));
-  }
+  await until(
+    async () => {
+      if (child.exitCode !== null || child.pid === undefined) throw new Error(`redis-server did not start:\n${said}`);
+      return (await ask(port, "PING"))?.startsWith("+PONG");
+    },
+    { timeoutMs: START_MS, what: () => `an answer of redis-server:\n${said}` },
+  );
   return {
     url: `redis://127.0.0.1:${port}`,
     pid: pidOf(child),
@@ -64,10 +64,6 @@ export async function startRedis({ dir, port, appendfsync, env = {} }: RedisOpti
     shutdown: async () => {
       child.kill("SIGTERM");
       await gone;
-    },
-    set: async (name, value) => {
-      const answer = await ask(port, `CONFIG SET ${name} ${value}`);
-      if (!answer?.startsWith("+OK")) throw new Error(`redis-server refused CONFIG SET ${name} ${value}: ${answer}`);
     },
     pause: () => child.kill("SIGSTOP"),
     resume: () => child.kill("SIGCONT"),

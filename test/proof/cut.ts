@@ -13,18 +13,12 @@ const BLOCK_BYTES = 4096;
 const RECORD_HEAD_BYTES = 24;
 const COMPILE_MS = 60_000;
 
-/** Compiles the shim into `folder` and gives its path; null, with the reason, when this machine has no compiler. */
-export async function compileSyncmark(folder: string): Promise<{ readonly shim: string } | { readonly missing: string }> {
+/** Compiles the shim into `folder` and gives its path. */
+export async function compileSyncmark(folder: string): Promise<string> {
   const shim = join(folder, "syncmark.so");
   const source = fileURLToPath(new URL("./syncmark.c", import.meta.url));
-  try {
-    await promisify(execFile)("gcc", ["-O2", "-shared", "-fPIC", "-pthread", "-o", shim, source, "-ldl"], { timeout: COMPILE_MS });
-    return { shim };
-  } catch (error) {
-    if (error instanceof Error && "code" in error && error.code === "ENOENT") return { missing: "gcc is not installed" };
-    if (process.platform !== "linux") return { missing: `syncmark.c is for Linux, this is ${process.platform}` };
-    throw error;
-  }
+  await promisify(execFile)("gcc", ["-O2", "-shared", "-fPIC", "-pthread", "-o", shim, source, "-ldl"], { timeout: COMPILE_MS });
+  return shim;
 }
 
 /** Environment of a process whose files below `root` are to be cut. `marks` is an empty folder outside of it. */

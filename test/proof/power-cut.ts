@@ -17,6 +17,7 @@ import { disagreementOf, disorderOf, doubledOf, lostOf } from "../chaos/checkers
 import type { Appendfsync } from "../chaos/redis-server.ts";
 import { freePort, startRedis } from "../chaos/redis-server.ts";
 import type { Chance } from "../chaos/seed.ts";
+import { until } from "../support/until.ts";
 import { cutPower, markedEnv } from "./cut.ts";
 import type { Line } from "./power-cut-program.ts";
 
@@ -71,12 +72,9 @@ export async function cutRedis(appendfsync: Appendfsync, options: CutSetting): P
   await mkdir(data);
   return cutAgain("redis", appendfsync, options, async (name) => {
     const marks = await freshMarks(root);
-    // The store refuses a server that is not durable: a control run opens it on a durable one and takes that away while it writes.
-    const server = await startRedis({ dir: data, port, appendfsync: "always", env: markedEnv(options.shim, data, marks) });
+    const server = await startRedis({ dir: data, port, appendfsync, env: markedEnv(options.shim, data, marks) });
     const writer = startWriter(options.dist, [root, name, server.url], {});
     try {
-      await writer.run(0);
-      if (appendfsync !== "always") await server.set("appendfsync", appendfsync);
       await writer.run(options.chance.between(WRITER_MS_MIN, WRITER_MS_MAX));
     } finally {
       await server.kill();
@@ -117,8 +115,9 @@ async function cutAgain(store: CutRow["store"], setting: string, options: CutSet
 /** P2 */
 function judge(said: readonly Line[], found: readonly Line[]) {
   const acknowledged = new Map<SessionId, Stored[]>();
-  for (const line of said) if (line.type === "acknowledged") acknowledged.set(line.session, [...(acknowledged.get(line.session) ?? []), ...line.stored]);
-  const logs = new Map(found.flatMap((line) => (line.type === "found" ? [[line.record.id, line]] as const : [])));
+  for (const line of said)
+    if (line.type === "acknowledged") acknowledged.set(line.session, [...(acknowledged.get(line.session) ?? []), ...line.stored]);
+  const logs = new Map(found.flatMap((line) => (line.type === "found" ? ([[line.record.id, line]] as const) : [])));
   const drained = found.find((line) => line.type === "drained");
   const lost = [...acknowledged].flatMap(([id, stored]) => lostOf(stored, logs.get(id)?.log ?? []).map((fault) => `${id}: ${fault}`));
   const each = (check: (line: Extract<Line, { type: "found" }>) => readonly string[]) =>
@@ -151,19 +150,22 @@ async function freshMarks(root: string): Promise<string> {
 const programOf = (dist: string) => join(dist, "test", "proof", "power-cut-program.js");
 
 function startWriter(dist: string, args: readonly string[], env: Readonly<Record<string, string>>) {
-  const child = spawn(process.execPath, [programOf(dist), "write", ...args], { stdio: ["ignore", "pipe", "inherit"], env: { ...process.env, ...env } });
-  const said: Line[] = [];
-  let hasSaid = () => {};
-  const first = new Promise<void>((resolve) => (hasSaid = resolve));
-  const ended = linesOf(child, (line) => {
-    said.push(line);
-    hasSaid();
+  const child = spawn(process.execPath, [programOf(dist), "write", ...args], {
+    stdio: ["ignore", "pipe", "inherit"],
+    env: { ...process.env, ...env },
   });
+  const said: Line[] = [];
+  const ended = linesOf(child, (line) => said.push(line));
   return {
     /** Lets it write for so long, counted from its first acknowledgement. */
     run: async (ms: number) => {
-      await within(Promise.race([first, ended]), FIRST_LINE_MS, "the writer acknowledged nothing");
-      if (said.length === 0) throw new Error("the writer ended before it wrote anything");
+      await until(
+        () => {
+          if (child.exitCode !== null || child.signalCode !== null) throw new Error("the writer ended by itself");
+          return said.length > 0;
+        },
+        { timeoutMs: FIRST_LINE_MS, what: "a first acknowledgement" },
+      );
       await new Promise((resolve) => setTimeout(resolve, ms));
     },
     kill: async () => {
@@ -178,7 +180,11 @@ async function readBack(dist: string, args: readonly string[]): Promise<readonly
   const child = spawn(process.execPath, [programOf(dist), "read", ...args], { stdio: ["ignore", "pipe", "inherit"] });
   const found: Line[] = [];
   try {
-    await within(linesOf(child, (line) => found.push(line)), READER_MS, "the reader did not end");
+    await within(
+      linesOf(child, (line) => found.push(line)),
+      READER_MS,
+      "the reader did not end",
+    );
   } finally {
     child.kill("SIGKILL");
   }
@@ -207,4 +213,15 @@ async function within<T>(promise: Promise<T>, ms: number, otherwise: string): Pr
   } finally {
     clearTimeout(timer);
   }
+}
+
+/** The rows as a table for people. */
+export function tableOf(rows: readonly CutRow[]): string {
+  const head = ["store", "setting", "cuts", "acknowledged", "lost", "doubled", "cuts with loss"];
+  const lines = [
+    head,
+    ...rows.map((row) => [row.store, row.setting, row.cuts, row.acknowledged, row.lost, row.doubled, row.cutsWithLoss].map(String)),
+  ];
+  const widths = head.map((_, column) => Math.max(...lines.map((line) => line[column]?.length ?? 0)));
+  return lines.map((line) => line.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join("  ")).join("\n");
 }
