@@ -22,6 +22,8 @@ const READY_ANSWER_MS = 2_000;
 const STOP_MS = 4_700;
 /** What gateway and worker get of it: they have turns to hand over. */
 const DRAIN_MS = 3_500;
+/** What is kept of it for the vault proxy, which has nothing left to do by then. */
+const LAST_MS = 500;
 const WARN = 40;
 
 const Line = z.object({ level: z.number().optional(), msg: z.string().optional(), role: z.string().optional() });
@@ -142,7 +144,7 @@ class Launcher {
     const left = () => Math.max(0, deadline - performance.now());
     const of = (...roles: Role[]) => this.#children.filter((child) => roles.includes(child.role));
     await Promise.all(of("gateway", "worker").map((child) => child.stop(DRAIN_MS)));
-    await Promise.all(of("hands").map((child) => child.stop(left() / 2)));
+    await Promise.all(of("hands").map((child) => child.stop(left() - LAST_MS)));
     await Promise.all(of("vault-proxy").map((child) => child.stop(left())));
     this.#killAll();
     this.#log.info({ code }, "launcher.stopped");
