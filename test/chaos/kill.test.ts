@@ -5,8 +5,8 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { type ScriptedModel, startModel } from "../support/model/server.ts";
 import { needs } from "../support/real-part.ts";
-import { type Model, startModel } from "../support/model/server.ts";
 import { Api } from "./api.ts";
 import { Installation, type StoreKind } from "./installation.ts";
 import { killsOf, nameOf, runKill } from "./kill.ts";
@@ -20,7 +20,7 @@ needs("redis-server")("with Redis", () => describeKills("redis"));
 
 function describeKills(store: StoreKind): void {
   let work = "";
-  let model: Model;
+  let model: ScriptedModel;
   let installation: Installation;
   let api: Api;
 

@@ -16,9 +16,9 @@ const CUTS = 20;
 /** What many an SQLite user takes for durable: in WAL mode it syncs at checkpoints alone. */
 const NORMAL: Sabotage = {
   name: "synchronous=NORMAL",
-  file: "session-store/drivers/embedded/database.js",
-  line: "synchronous = FULL",
-  instead: "synchronous = NORMAL",
+  file: "session-store/drivers/embedded/driver.js",
+  line: `synchronous = "FULL"`,
+  instead: `synchronous = "NORMAL"`,
 };
 
 let work = "";

@@ -5,6 +5,8 @@
 //   P2  A fresh process reads. Lost: an acknowledged entry that is not in its place with its content. Doubled: an entry that stands twice.
 //       Broken: positions, times, fences or records that contradict each other, or a session that does not come to rest.
 //   P3  A store that only seems to be durable must lose something under the same cuts; otherwise the cut is blind and proves nothing.
+//   P4  SQLite's files are cut at any block that was not synced, in any order. Redis's append-only file loses a tail: file systems let a file grow in
+//       order, and Redis promises nothing about a hole in it (it refuses to start until redis-check-aof has been there).
 
 import type { ChildProcess } from "node:child_process";
 import { spawn } from "node:child_process";
@@ -60,7 +62,7 @@ export async function cutEmbedded(setting: string, options: CutSetting): Promise
     const writer = startWriter(options.dist, [data, name], markedEnv(options.shim, data, marks));
     await writer.run(options.chance.between(WRITER_MS_MIN, WRITER_MS_MAX));
     const said = await writer.kill();
-    await cutPower(data, marks, coinOf(options.chance));
+    await cutPower(data, marks, anyBlock(options.chance));
     return { said, found: await readBack(options.dist, [data, name]) };
   });
 }
@@ -81,7 +83,7 @@ export async function cutRedis(appendfsync: Appendfsync, options: CutSetting): P
     }
     await new Promise((resolve) => setTimeout(resolve, LAST_ANSWERS_MS));
     const said = await writer.kill();
-    await cutPower(data, marks, coinOf(options.chance));
+    await cutPower(data, marks, tailOf(options.chance));
     const restarted = await startRedis({ dir: data, port, appendfsync: "always" });
     try {
       return { said, found: await readBack(options.dist, [root, name, restarted.url]) };
@@ -135,9 +137,19 @@ function judge(said: readonly Line[], found: readonly Line[]) {
 }
 
 /** Half of the cuts lose every block that was not synced, half of them each block by a coin. */
-function coinOf(chance: Chance): () => boolean {
+function anyBlock(chance: Chance): () => boolean {
   if (chance.next() < 0.5) return () => true;
   return () => chance.next() < 0.5;
+}
+
+/** P4: from the first lost block on all are lost. */
+function tailOf(chance: Chance): () => boolean {
+  const lost = anyBlock(chance);
+  let isOver = false;
+  return () => {
+    isOver ||= lost();
+    return isOver;
+  };
 }
 
 async function freshMarks(root: string): Promise<string> {
