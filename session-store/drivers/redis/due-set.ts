@@ -1,8 +1,8 @@
 // The due-set: one sorted set a partition.
 //
 //   P1  `take` looks at the earliest of every partition in one round trip, then takes from the partition whose earliest is due first, in
-//       one step. Between the two another taker may come first: it looks again, a few times.
-//   P2  D3 across partitions: the partition that a nonce was sent to is asked first when the same nonce comes again.
+//       one step. Where another taker came first it goes on to the next one, and looks again while there is anything.
+//   P2  D3 across partitions: the look also finds the partition that knows the nonce, and that one answers.
 //   P3  D4: what is scored too far ahead is looked for when nothing else is due, and first of all once in FAR_EVERY_MS, so that a busy store
 //       does not hide it.
 
@@ -16,10 +16,9 @@ import type { Commands } from "./commands.ts";
 import { DUE_BELL, dueKey, keysOf, metaPrefix, partitions, takenKey } from "./keys.ts";
 import { list, text, whole } from "./reply.ts";
 
-const LOOKS_MAX = 4;
+const LOOKS_MAX = 32;
 const FAR_EVERY_MS = 1_000;
 const TAKEN_KEPT_MS = 60_000;
-const NONCES_MAX = 1_000;
 
 interface Place {
   readonly partition: number;
@@ -31,8 +30,6 @@ export class RedisDueSet {
   readonly #commands: Commands;
   readonly #bells: Bells;
   readonly #leaseMs: number;
-  /** Nonce -> partition, of the newest takes. P2 */
-  readonly #sent = new Map<string, number>();
   #farAt = 0;
 
   constructor(commands: Commands, bells: Bells, leaseMs: number) {
@@ -42,16 +39,14 @@ export class RedisDueSet {
   }
 
   async take(host: string, nonce: string): Promise<Lease | null> {
-    const sent = this.#sent.get(nonce);
-    if (sent !== undefined) {
-      const lease = await this.#takeFrom({ partition: sent, isFar: false }, host, nonce);
-      if (lease) return lease;
-    }
     for (let looks = 0; looks < LOOKS_MAX; looks++) {
-      const place = await this.#look();
-      if (!place) return null;
-      const lease = await this.#takeFrom(place, host, nonce);
-      if (lease) return lease;
+      const places = await this.#look(host, nonce);
+      if (places.length === 0) return null;
+      for (const place of places) {
+        const lease = await this.#takeFrom(place, host, nonce);
+        if (lease === "over") return null;
+        if (lease) return lease;
+      }
     }
     return null;
   }
@@ -72,14 +67,14 @@ export class RedisDueSet {
     return this.#bells.listen(DUE_BELL, hear);
   }
 
-  async #takeFrom({ partition, isFar }: Place, host: string, nonce: string): Promise<Lease | null> {
-    this.#remember(nonce, partition);
+  async #takeFrom({ partition, isFar }: Place, host: string, nonce: string): Promise<Lease | "over" | null> {
     const answer = await this.#commands.step(
       "take",
       [dueKey(partition), takenKey(partition, host, nonce)],
       [metaPrefix(partition), host, this.#leaseMs, WAIT_MAX_MS, TAKEN_KEPT_MS, isFar ? 1 : 0],
     );
     if (answer.word === "none") return null;
+    if (answer.word === "over") return "over";
     if (answer.word !== "ok") throw refused(answer);
     const [id, fence, head, attempt] = text(answer.rest[0]).split(" ");
     return {
@@ -91,35 +86,39 @@ export class RedisDueSet {
     };
   }
 
-  /** Where to take from. P1 P3 */
-  async #look(): Promise<Place | null> {
-    const looks = partitions().map((partition) => ["ZRANGE", dueKey(partition), "0", "0", "WITHSCORES"]);
-    const [time, ...firsts] = await this.#commands.read([["TIME"], ...looks]);
-    const [seconds, micros] = list(time).map(whole);
-    if (seconds === undefined || micros === undefined) throw new TypeError("Redis did not tell the time");
-    const now = seconds * 1000 + Math.floor(micros / 1000);
-    const scores = firsts.map(scoreOf);
-    const earliest = scores.indexOf(Math.min(...scores));
-    const isDue = (scores[earliest] ?? Number.POSITIVE_INFINITY) <= now;
-    if (isDue && performance.now() - this.#farAt < FAR_EVERY_MS) return { partition: earliest, isFar: false };
+  /** Where to take from, the earliest due first. P1 P2 P3 */
+  async #look(host: string, nonce: string): Promise<readonly Place[]> {
+    const all = partitions();
+    const [time, known, ...firsts] = await this.#commands.read([
+      ["TIME"],
+      ["MGET", ...all.map((partition) => takenKey(partition, host, nonce))],
+      ...all.map((partition) => ["ZRANGE", dueKey(partition), "0", "0", "WITHSCORES"]),
+    ]);
+    const taken = list(known).findIndex((lease) => lease !== null);
+    if (taken >= 0) return [{ partition: taken, isFar: false }];
+
+    const now = millisOf(time);
+    const held = all.flatMap((partition) => {
+      const score = scoreOf(firsts[partition]);
+      return score === null ? [] : [{ partition, score, isFar: false }];
+    });
+    const due = held.filter(({ score }) => score <= now).sort((one, other) => one.score - other.score);
+    if (held.length === 0 || (due.length > 0 && performance.now() - this.#farAt < FAR_EVERY_MS)) return due;
 
     this.#farAt = performance.now();
-    const held = partitions().filter((partition) => Number.isFinite(scores[partition]));
-    const lasts = await this.#commands.read(held.map((partition) => ["ZRANGE", dueKey(partition), "0", "0", "REV", "WITHSCORES"]));
-    const far = held[lasts.findIndex((last) => Number.isFinite(scoreOf(last)) && scoreOf(last) > now + WAIT_MAX_MS)];
-    if (far !== undefined) return { partition: far, isFar: true };
-    return isDue ? { partition: earliest, isFar: false } : null;
-  }
-
-  #remember(nonce: string, partition: number): void {
-    this.#sent.delete(nonce);
-    this.#sent.set(nonce, partition);
-    const [oldest] = this.#sent.keys();
-    if (this.#sent.size > NONCES_MAX && oldest !== undefined) this.#sent.delete(oldest);
+    const lasts = await this.#commands.read(held.map(({ partition }) => ["ZRANGE", dueKey(partition), "0", "0", "REV", "WITHSCORES"]));
+    const far = held.filter((_, index) => (scoreOf(lasts[index]) ?? now) > now + WAIT_MAX_MS);
+    return [...far.map(({ partition }) => ({ partition, isFar: true })), ...due];
   }
 }
 
-const scoreOf = (range: unknown): number => {
+function millisOf(time: unknown): number {
+  const [seconds, micros] = list(time);
+  return whole(seconds) * 1000 + Math.floor(whole(micros) / 1000);
+}
+
+/** The score of the only member of a range; null when it is empty. */
+function scoreOf(range: unknown): number | null {
   const [member, score] = list(range);
-  return member === undefined ? Number.POSITIVE_INFINITY : whole(score);
-};
+  return member === undefined ? null : whole(score);
+}

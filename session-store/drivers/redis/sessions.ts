@@ -101,7 +101,8 @@ export class Sessions {
     return appended(answer, entries, lease.fence);
   }
 
-  async getEvents(id: SessionId, { after, before, types = [], order = "asc", limit = PAGE_ENTRIES }: Slice): Promise<readonly Stored[]> {
+  async getEvents(id: SessionId, { after, before, types, order = "asc", limit: wanted = PAGE_ENTRIES }: Slice): Promise<readonly Stored[]> {
+    const limit = types?.length === 0 ? 0 : wanted;
     const keys = keysOf(id);
     const page: Stored[] = [];
     let bytes = 0;
@@ -109,7 +110,7 @@ export class Sessions {
     let high = before === undefined ? Number.MAX_SAFE_INTEGER : before - 1;
     for (;;) {
       // An empty span is asked for all the same: an unknown session is refused whatever is asked of it.
-      const args = [low, Math.max(high, 0), order, limit - page.length, PAGE_BYTES - bytes, LOOK_ENTRIES, ...types];
+      const args = [low, Math.max(high, 0), order, limit - page.length, PAGE_BYTES - bytes, LOOK_ENTRIES, ...(types ?? [])];
       const answer = await this.#commands.step("read-events", [keys.log, keys.meta], args, { isRead: true });
       if (answer.word !== "ok") throw refused(answer);
       const [next, rows] = [text(answer.rest[0]), list(answer.rest[1])];

@@ -3,12 +3,17 @@
   KEYS  1 due zset   2 taken string of this host and nonce: "id fence head attempt"
   ARGV  1 prefix of the meta keys (the session is found here; its meta hash is in the same slot)   2 host   3 lease, ms   4 longest wait, ms
         5 keep the answer for (ms)   6 look for what is scored too far ahead first: 0|1
-  Gives {"ok", "id fence head attempt"} | {"none"}
-  Again: the nonce is known for a while, and the answer is the same lease (D3). A copy that arrives later than that takes a session for
-  nobody: its lease runs out and the next taker has it. ]]
+  Gives {"ok", "id fence head attempt"} | {"none"} | {"over"} (the lease of this nonce is given back or taken over)
+  Again: the nonce is known for a while, and the answer is the same lease, as long as it is one (D3). A copy that arrives later than that
+  takes a session for nobody: its lease runs out and the next taker has it. ]]
 local LOST_MAX = 16
 local taken = redis.call("GET", KEYS[2])
-if taken then return { "ok", taken } end
+if taken then
+  local id, fence = taken:match("^(%S+) (%S+)")
+  local m = facts(ARGV[1] .. id)
+  if m and m.held == "1" and m.fence == fence then return { "ok", taken } end
+  return { "over" }
+end
 local now = millis()
 
 local function early()
