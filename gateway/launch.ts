@@ -42,6 +42,18 @@ interface Ports {
   readonly hands: number;
 }
 
+/** Whether a child has ever said that it listens. */
+class Listening {
+  isHeard = false;
+  hear: () => void = () => {};
+  readonly heard = new Promise<void>((resolve) => {
+    this.hear = () => {
+      this.isHeard = true;
+      resolve();
+    };
+  });
+}
+
 class Launcher {
   readonly #config: Config;
   readonly #keys: Keys;
@@ -49,8 +61,7 @@ class Launcher {
   readonly #url: string;
   readonly #isTerminal = process.stdout.isTTY === true;
   readonly #children: readonly Child[];
-  readonly #listening = new Map<Role, () => void>();
-  readonly #heard: Readonly<Record<"vault-proxy" | "hands", Promise<void>>>;
+  readonly #listening: ReadonlyMap<Role, Listening>;
   #end: (code: number) => void = () => {};
   #code: number | null = null;
 
@@ -59,7 +70,7 @@ class Launcher {
     this.#keys = keys;
     this.#log = log;
     this.#url = `http://${reachable(config.host)}:${ports.gateway}`;
-    this.#heard = { "vault-proxy": this.#untilListening("vault-proxy"), hands: this.#untilListening("hands") };
+    this.#listening = new Map(rolesOf(config).map((role) => [role, new Listening()]));
     const extra = settingsOfChildren(config, ports);
     this.#children = rolesOf(config).map(
       (role) => new Child({ role, entry: entryOf(role), env: environmentFor(role, env, extra), hear: this.#events() }),
@@ -91,11 +102,10 @@ class Launcher {
     const isBack = (child: Child) => child.role === "vault-proxy" || child.role === "hands";
     const back = this.#children.filter(isBack);
     for (const child of back) child.start();
-    await within(Promise.all(back.map((child) => (child.role === "hands" ? this.#heard.hands : this.#heard["vault-proxy"]))), STANDBY_MS);
+    await within(Promise.all(back.map((child) => this.#listening.get(child.role)?.heard)), STANDBY_MS);
     if (this.#code !== null) return;
     for (const child of this.#children.filter((each) => !isBack(each))) child.start();
-    await this.#untilReady();
-    if (this.#code !== null) return;
+    if (!(await this.#untilReady())) return;
     const roles = this.#children.map((child) => child.role);
     if (this.#isTerminal) process.stdout.write(banner(this.#config, { url: this.#url, apiKey: this.#keys.apiKey, roles }));
     else {
@@ -104,19 +114,21 @@ class Launcher {
     }
   }
 
-  async #untilReady(): Promise<void> {
-    const deadline = performance.now() + READY_MS;
-    while (this.#code === null && !(await answersReady(this.#url))) {
-      if (performance.now() > deadline) {
-        this.#log.error({ url: this.#url, ms: READY_MS }, "launcher.not_ready");
-        return;
+  /** True when every program listens and the gateway says that it is ready; false when the launcher is told to stop before. */
+  async #untilReady(): Promise<boolean> {
+    const everyone = Promise.all([...this.#listening.values()].map(({ heard }) => heard));
+    let complaintAt = performance.now() + READY_MS;
+    for (;;) {
+      await within(everyone, READY_MS);
+      if (this.#code !== null) return false;
+      const silent = [...this.#listening].filter(([, { isHeard }]) => !isHeard).map(([role]) => role);
+      if (silent.length === 0 && (await answersReady(this.#url))) return this.#code === null;
+      if (performance.now() >= complaintAt) {
+        this.#log.error({ url: this.#url, silent, ms: READY_MS }, "launcher.not_ready");
+        complaintAt = performance.now() + READY_MS;
       }
       await new Promise((resolve) => setTimeout(resolve, READY_POLL_MS));
     }
-  }
-
-  #untilListening(role: Role): Promise<void> {
-    return new Promise((resolve) => this.#listening.set(role, resolve));
   }
 
   #events(): ChildEvents {
@@ -124,7 +136,7 @@ class Launcher {
       started: (role, pid) => this.#log.info({ child: role, pid }, "child.started"),
       said: (role, line) => {
         const read = readLine(line);
-        if (read?.msg === "process.listening") this.#listening.get(role)?.();
+        if (read?.msg === "process.listening") this.#listening.get(role)?.hear();
         if (!this.#isTerminal || this.#config.isLogLevelGiven || (read?.level ?? WARN) >= WARN) process.stdout.write(`${line}\n`);
       },
       died: (role, code, signal, againMs) => {

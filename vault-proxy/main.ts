@@ -46,7 +46,7 @@ async function start(): Promise<Serving> {
   const isLoopback = ["127.0.0.1", "localhost", "[::1]"].includes(config.modelUrl.hostname);
   if (config.modelUrl.protocol === "http:" && !isLoopback) log.warn({}, "model-url.unencrypted");
   const deadline = performance.now() + PORT_WAIT_MS;
-  for (;;) {
+  for (let attempt = 0; ; attempt++) {
     try {
       return await serve({ ...config, modelKeys, log });
     } catch (error) {
@@ -55,6 +55,7 @@ async function start(): Promise<Serving> {
         log.fatal({ code: error instanceof Error && "code" in error ? error.code : undefined, port: config.port }, "process.failed");
         process.exit(1);
       }
+      if (attempt === 0) log.warn({ port: config.port, waitMs: PORT_WAIT_MS }, "port.taken");
       await new Promise((resolve) => setTimeout(resolve, PORT_RETRY_MS));
     }
   }

@@ -2,7 +2,7 @@
 
 import { readFileSync, statSync } from "node:fs";
 
-/** How long a look at the file stays good; a rotation takes effect within this time. */
+/** How long a look at a file that can be used stays good; a rotation takes effect within this time. */
 const LOOK_MS = 1_000;
 
 /** What a file holds, as `parse` reads it. Null while the file is absent or `parse` refuses it; `complain` hears why, once for each state. */
@@ -21,10 +21,10 @@ export class WatchedFile<T> {
     this.#complain = complain;
   }
 
-  /** The value now. The file is looked at once a second at most, or at once with `fresh`. */
+  /** The value now. The file is looked at once a second at most; at once with `fresh`, or while there is no value. */
   read(fresh = false): T | null {
     const now = performance.now();
-    if (fresh || now - this.#lookedAt >= LOOK_MS) {
+    if (fresh || this.#value === null || now - this.#lookedAt >= LOOK_MS) {
       this.#lookedAt = now;
       this.#look();
     }

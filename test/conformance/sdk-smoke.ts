@@ -23,7 +23,7 @@ const RUNS: readonly Readonly<Record<string, string>>[] = [
 ];
 
 const API_KEY = "mh_sdk-smoke-api-key-0123456789";
-const RUN_MS = 8 * 60_000;
+const RUN_MS = 3 * 60_000;
 const READY_MS = 60_000;
 
 interface Count {
