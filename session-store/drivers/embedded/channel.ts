@@ -14,7 +14,7 @@ const DEADLINE_MS = 10_000;
 const SWEEP_MS = 200;
 /** Beyond the wait for the lock: reading and repairing a large write-ahead log. */
 const OPEN_MS = 60_000;
-const CLOSE_MS = 5_000;
+const CLOSE_MS = 3_000;
 
 export interface ChannelHooks {
   readonly onFatal: (error: Error) => void;
@@ -62,7 +62,10 @@ export class Channel {
       };
       const timer = setTimeout(() => unfit("The store did not open in time."), options.lockWaitMs + OPEN_MS);
       worker.once("error", (error) => unfit(`The store's thread failed to start: ${error.message}`, error));
+      const ended = () => unfit("The store's thread ended before it was ready.");
+      worker.once("exit", ended);
       worker.once("message", (message: FromWorker) => {
+        worker.off("exit", ended);
         if (message.type === "unfit") return unfit(message.says);
         clearTimeout(timer);
         worker.removeAllListeners("error");

@@ -27,19 +27,21 @@ export interface EmbeddedOptions {
   readonly lockWaitMs?: number;
   /** NORMAL syncs no commit: it is there to be seen losing in a power cut, never for use. */
   readonly synchronous?: "FULL" | "NORMAL";
+  /** The most pages of 4 KiB that the database may have; beyond it the disk counts as full. */
+  readonly pagesMax?: number;
   /** Told when the disk or the thread failed. This process must not go on; by default it is an uncaught exception. */
   readonly onFatal?: (error: Error) => void;
 }
 
 /** Opens the store in `dir`; refuses (`store_unfit`) when another process has it or a newer version wrote it. */
 export async function openEmbeddedStore(options: EmbeddedOptions): Promise<SessionStore> {
-  const { dir, leaseMs, lockWaitMs = LOCK_WAIT_MS, synchronous = "FULL", onFatal = throwUncaught } = options;
+  const { dir, leaseMs, lockWaitMs = LOCK_WAIT_MS, synchronous = "FULL", pagesMax = null, onFatal = throwUncaught } = options;
   const bells = new Bells();
   const onRings = (rings: readonly { id: string; head: number }[], isDue: boolean) => {
     for (const { id, head } of rings) bells.ring(id, head < 0 ? { type: "look" } : { type: "head", head: position(head) });
     if (isDue) bells.ringDue();
   };
-  const channel = await Channel.open(workerFile(), { dir, leaseMs, lockWaitMs, synchronous }, { onFatal, onRings });
+  const channel = await Channel.open(workerFile(), { dir, leaseMs, lockWaitMs, synchronous, pagesMax }, { onFatal, onRings });
   return new EmbeddedStore(channel, bells, leaseMs);
 }
 

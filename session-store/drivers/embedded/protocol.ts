@@ -11,6 +11,7 @@ export interface WorkerOptions {
   readonly leaseMs: number;
   readonly lockWaitMs: number;
   readonly synchronous: "FULL" | "NORMAL";
+  readonly pagesMax: number | null;
 }
 
 export interface EntryText {

@@ -74,6 +74,7 @@ export function openDatabase(options: WorkerOptions): OpenDatabase {
     // The store's thread writes back by itself, so that an error of it is seen.
     sql.one("PRAGMA wal_autocheckpoint = 0");
     prepare(sql);
+    if (options.pagesMax !== null) sql.one(`PRAGMA max_page_count = ${options.pagesMax}`);
     // SQLite syncs the folder of its files; the folders made for them are for us to sync.
     for (let dir = options.dir; made !== undefined && dir.length >= made.length; dir = dirname(dir)) syncFolder(dirname(dir));
   } catch (error) {
