@@ -6,12 +6,19 @@
 //       only when its holder cancels or re-asks.
 //   M3  A row (tool use id, fence, boot, running) is durable before a tool starts: no row means that it never ran.
 //   M4  Running in an earlier boot of the host, or the row is gone: `unknown`. It is said so, never run again by itself.
+//   M5  Only `cancel` ends a call. A closed request does not: the death of a worker looks the same, and the next one awaits that very call.
 
 import type { ResultBlock } from "../session-store/events/content.ts";
 import type { Fence, SessionId } from "../session-store/ids.ts";
 
-/** In `_meta` of every request to a hand: who asks, under which fence, for which call. */
-export const META = { session: "manyhands/session", fence: "manyhands/fence", toolUseId: "manyhands/tool_use_id", rerun: "manyhands/rerun" } as const;
+/** In `_meta` of every request to a hand: who asks, under which fence, for which call, of which host. */
+export const META = {
+  session: "manyhands/session",
+  fence: "manyhands/fence",
+  toolUseId: "manyhands/tool_use_id",
+  rerun: "manyhands/rerun",
+  host: "manyhands/host",
+} as const;
 
 /** Who asks: the holder of a session's lease. */
 export interface Holder {
@@ -48,7 +55,7 @@ export interface Hands {
   provision(holder: Holder, resources: Resources, signal: AbortSignal): Promise<HandRef>;
   /** Announces the holder's fence: from the answer on, older ones are refused. */
   announce(holder: Holder, hand: HandRef, signal: AbortSignal): Promise<void>;
-  /** Runs a tool once. M1. The signal's abort cancels the tool and the promise rejects with its reason. `mayRerun`: unknown → run again. */
+  /** Runs a tool once. M1. The signal's abort stops the waiting (the promise rejects with its reason), not the tool: M5. `mayRerun`: unknown → run again. */
   execute(holder: Holder, hand: HandRef, use: ToolUse, mayRerun: boolean, signal: AbortSignal): Promise<Outcome>;
   /** Ends a running call; answers with what it came to. A result that exists wins. */
   cancel(holder: Holder, hand: HandRef, toolUseId: string, signal: AbortSignal): Promise<Outcome>;

@@ -3,7 +3,7 @@
 import { join } from "node:path";
 import type { Logger } from "pino";
 import { openEmbeddedStore } from "./drivers/embedded/driver.ts";
-import { Refusal } from "./refusal.ts";
+import { openRedisStore } from "./drivers/redis/driver.ts";
 import type { SessionStore } from "./store.ts";
 
 export interface StoreOptions {
@@ -15,8 +15,10 @@ export interface StoreOptions {
 
 /** Refuses (`store_unfit`) when the store can't be used by this node. */
 export async function openStore({ redisUrl, dataDir, leaseMs, log }: StoreOptions): Promise<SessionStore> {
-  if (redisUrl !== undefined) throw new Refusal("store_unfit", "This build has no Redis driver; leave the Redis URL out to use the embedded store.");
-  const store = await openEmbeddedStore({ dir: join(dataDir, "session-store"), leaseMs });
-  log.info({ driver: "embedded" }, "store.opened");
+  const store =
+    redisUrl === undefined
+      ? await openEmbeddedStore({ dir: join(dataDir, "session-store"), leaseMs })
+      : await openRedisStore({ url: redisUrl, leaseMs, log });
+  log.info({ driver: redisUrl === undefined ? "embedded" : "redis" }, "store.opened");
   return store;
 }

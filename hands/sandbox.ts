@@ -1,0 +1,31 @@
+// A sandbox: what runs a hand's tools, and the driver that makes one. The hand host knows nothing else about either.
+//
+//   B1  A call's files outlive the sandbox; its processes don't. Opening the same folder again finds the files.
+//   B2  `run` gives an outcome for whatever the tool does: it rejects only for a bug.
+//   B3  Every call ends by itself: at its own time-out, or by `cancel` or `stop`, and nothing of it goes on running.
+
+import type { Outcome } from "./hand.ts";
+import type { HandTool } from "./toolset.ts";
+
+export interface SandboxCall {
+  readonly id: string;
+  readonly tool: HandTool;
+  /** Already read by the tool's schema. */
+  readonly input: unknown;
+}
+
+export interface Sandbox {
+  run(call: SandboxCall): Promise<Outcome>;
+  /** Ends a running call, which then comes to `failed` with this reason. One that is over or unknown: nothing happens. */
+  cancel(toolUseId: string, reason: string): void;
+  /** Ends everything that runs; running calls come to `failed` with this reason. The next `run` starts anew on the same files. */
+  stop(reason: string): Promise<void>;
+  /** Time (ms) of the last call's end; null while one runs or when nothing is kept running. */
+  idleSince(): number | null;
+}
+
+export interface SandboxDriver {
+  readonly name: string;
+  /** `isAdopted`: the folder was used before this host started, so its shell is a new one; the next bash result says so. */
+  open(folder: string, isAdopted: boolean): Sandbox;
+}
