@@ -11,8 +11,9 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { createInterface } from "node:readline";
+import { freePort } from "../support/free-port.ts";
 import { type Program, startNode, startProgram } from "../support/process.ts";
-import { freePort, startRedis } from "../support/redis-process.ts";
+import { startRedis } from "../support/redis.ts";
 import { startRoundRobin } from "../support/round-robin.ts";
 import { until } from "../support/until.ts";
 
@@ -129,7 +130,7 @@ async function stop(program: Program, name: string): Promise<void> {
 }
 
 async function redisFor(place: Place): Promise<string> {
-  const redis = await startRedis(join(place.folder, "redis"));
+  const redis = await startRedis();
   place.undo.push(() => redis.stop());
   return redis.url;
 }
