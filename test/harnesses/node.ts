@@ -27,6 +27,7 @@ import type { Preview, SessionStore } from "../../session-store/store.ts";
 import { fixedKey } from "../../vault-proxy/model-key.ts";
 import { serve } from "../../vault-proxy/serve.ts";
 import { type ScriptedModel, startModel } from "../support/model/server.ts";
+import { agent } from "./agents.ts";
 
 /** Threads run built files. */
 const THREAD = new URL("../../dist/hands/virtual/thread.js", import.meta.url);
@@ -220,41 +221,6 @@ export function wireTypes(log: readonly Stored[], after = 0): readonly string[] 
       if (entry.type === "log.received") return entry.waits ? [] : [entry.event.type];
       return entry.type.startsWith("log.") ? [] : [entry.type];
     });
-}
-
-export const TOOLSET = {
-  type: "agent_toolset_20260401",
-  default_config: { enabled: true, permission_policy: { type: "always_allow" } },
-  configs: [],
-} as const satisfies AgentTool;
-export const LOOK_UP: AgentTool = { type: "custom", name: "look_up", description: "Looks up.", input_schema: { type: "object" } };
-
-export function toolset(configs: Record<string, "always_allow" | "always_ask" | "auto" | "off">): AgentTool {
-  return {
-    ...TOOLSET,
-    configs: Object.entries(configs).map(([name, policy]) => ({
-      name,
-      enabled: policy !== "off",
-      permission_policy: { type: policy === "off" ? "always_allow" : policy },
-    })),
-  };
-}
-
-export function agent(tools: readonly AgentTool[], more: Partial<AgentSnapshot> = {}): AgentSnapshot {
-  return {
-    type: "agent",
-    id: "agent_1",
-    version: 1,
-    name: "Tester",
-    description: null,
-    model: { id: "scripted-model" },
-    system: "Be brief.",
-    tools,
-    mcp_servers: [],
-    skills: [],
-    multiagent: null,
-    ...more,
-  };
 }
 
 export async function until(holds: () => Promise<boolean> | boolean, what: string, deadlineMs = DEADLINE_MS): Promise<void> {

@@ -2,7 +2,8 @@
 
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import type { Worker } from "../../harnesses/worker.ts";
-import { LOOK_UP, startNode, type TestNode, TOOLSET, toolset, until } from "./node.ts";
+import { LOOK_UP, TOOLSET, toolset } from "./agents.ts";
+import { startNode, type TestNode, until } from "./node.ts";
 
 vi.setConfig({ testTimeout: 60_000, hookTimeout: 60_000 });
 
