@@ -4,6 +4,7 @@
 //   K1  Calls to one hand start in the order of their arrival, one at a time; read-only ones may overlap each other.
 //   K2  A call that waits for its turn is asked about its fence again when the turn comes: nothing starts under a fence that was overtaken.
 //   K3  A spent id stays spent: a call that was cancelled before it started has a row too, so that a late request can't start it.
+//   K4  Read-only calls do not wait for their row to be durable: run again after a crash, they change nothing. All others do (M3).
 
 import type { Fence } from "../session-store/ids.ts";
 import { Refusal } from "../session-store/refusal.ts";
@@ -140,7 +141,10 @@ export class Calls {
     if (row === undefined || row.state !== "live") throw new Refusal("hand_lost", "The hand is gone.");
     if (job.cancelReason === undefined && isOlder(job.holder, row)) throw new Refusal("fenced"); // K2
     let outcome: Outcome;
-    if (job.cancelReason === undefined) await this.#ledger.started(hand, job.holder, call.id); // M3
+    if (job.cancelReason === undefined) {
+      const started = this.#ledger.started(hand, job.holder, call.id);
+      if (!job.isReadOnly) await started; // M3 K4
+    }
     if (job.cancelReason === undefined) outcome = await this.#sandboxOf(row).run(call);
     else outcome = { type: "failed", reason: `${job.cancelReason}, before it started` }; // K3
     await this.#ledger.ended(hand, job.holder, call.id, outcome);

@@ -22,6 +22,6 @@ export interface HostContext {
 /** The host's own tie to one lease. */
 export interface LeaseContext extends HostContext {
   readonly lease: Lease;
-  /** Aborts when the lease is lost. */
+  /** Aborts when the lease is lost or given back. */
   readonly leaseSignal: AbortSignal;
 }

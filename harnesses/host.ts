@@ -55,6 +55,8 @@ class Host {
   readonly #journal: Journal;
   readonly #binding: HandBinding;
   readonly #calls: Calls;
+  /** Ends what still waits for a hand when the lease is given back; the tools themselves go on. */
+  readonly #over = new AbortController();
   #controller: AbortController | null = null;
   #grant: { readonly text: Promise<string>; readonly until: number } | null = null;
   #hasRecovered = false;
@@ -62,7 +64,7 @@ class Host {
   constructor(context: HostContext, lease: Lease, takenAt: number, shutdown: AbortSignal) {
     this.#shutdown = shutdown;
     this.#keeper = new LeaseKeeper(context.store, lease, takenAt, (head) => this.#journal.noteHead(head));
-    this.#context = { ...context, lease, leaseSignal: this.#keeper.signal };
+    this.#context = { ...context, lease, leaseSignal: AbortSignal.any([this.#keeper.signal, this.#over.signal]) };
     this.#journal = new Journal(context.store, lease, this.#keeper, () => this.#hearNews());
     this.#binding = new HandBinding(this.#context, this.#journal);
     this.#calls = new Calls(this.#context, this.#journal, this.#binding);
@@ -91,6 +93,7 @@ class Host {
   close(): void {
     this.#keeper.stop();
     this.#journal.close();
+    this.#over.abort(new Stop("lease_lost"));
   }
 
   // An interrupt stops whatever the turn awaits; the rest of the news is read off the log at the next step.

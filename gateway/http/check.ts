@@ -18,30 +18,35 @@ export function check<T>(
 ): T {
   const read = schema.safeParse(value);
   if (read.success) return read.data;
-  const says = read.error.issues.flatMap((issue) => saysOf(issue, under));
-  const more = says.length > ISSUES_MAX ? `; and ${says.length - ISSUES_MAX} more` : "";
-  const first = read.error.issues[0];
-  throw invalid(says.slice(0, ISSUES_MAX).join("; ") + more, explain?.(pathOf(first?.path ?? [])));
+  const findings = read.error.issues.flatMap((issue) => findingsOf(issue, under));
+  const says = findings.slice(0, ISSUES_MAX).map(({ path, message }) => `${path || "body"}: ${message}`);
+  if (findings.length > ISSUES_MAX) says.push(`and ${findings.length - ISSUES_MAX} more`);
+  throw invalid(says.join("; "), explain?.(findings[0]?.path ?? ""));
 }
 
-function saysOf(issue: Issue, under: readonly PropertyKey[]): string[] {
+interface Finding {
+  readonly path: string;
+  readonly message: string;
+}
+
+function findingsOf(issue: Issue, under: readonly PropertyKey[]): Finding[] {
   const path = [...under, ...issue.path];
-  const say = (message: string) => [`${pathOf(path) || "body"}: ${message}`];
+  const find = (message: string) => [{ path: pathOf(path), message }];
   switch (issue.code) {
     case "unrecognized_keys":
-      return issue.keys.map((key) => `${pathOf([...path, key])}: Extra inputs are not permitted`);
+      return issue.keys.map((key) => ({ path: pathOf([...path, key]), message: "Extra inputs are not permitted" }));
     case "invalid_key":
     case "invalid_element":
-      return say(issue.issues[0]?.message ?? issue.message);
+      return find(issue.issues[0]?.message ?? issue.message);
     case "invalid_union": {
       // The branch that got furthest says most; one that failed at its very root says nothing about the rest.
       const branch = issue.errors.find((issues) => issues.some((inner) => inner.path.length > 0));
-      return branch ? branch.flatMap((inner) => saysOf(inner, path)) : say(issue.message);
+      return branch ? branch.flatMap((inner) => findingsOf(inner, path)) : find(issue.message);
     }
     case "invalid_type":
-      return say(issue.message.endsWith("received undefined") ? "Field required" : issue.message);
+      return find(issue.message.endsWith("received undefined") ? "Field required" : issue.message);
     default:
-      return say(issue.message);
+      return find(issue.message);
   }
 }
 

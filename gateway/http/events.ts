@@ -62,7 +62,17 @@ async function receiveEvents(
 ): Promise<readonly Stored[]> {
   const options = digest === undefined ? { retryDigest } : { digest };
   try {
-    const { stored } = await receiveChecked(door, call, id, (record) => admit(record, events), options);
+    const isInterrupt = events.every(({ type }) => type === "user.interrupt");
+    const { stored } = await receiveChecked(
+      door,
+      call,
+      id,
+      (record) => {
+        const admission = admit(record, events);
+        return { ...admission, isAlwaysWelcome: isInterrupt && !admission.onlyIdle };
+      },
+      options,
+    );
     return stored;
   } catch (error) {
     if (digest === undefined || !(error instanceof Refusal && error.code === "invalid_request")) throw error;

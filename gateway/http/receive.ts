@@ -2,6 +2,7 @@
 //
 //   Y1  What was checked is what is stored: the gate that the check was made against goes along, and when it moved, the check is made again.
 //   Y2  A bounded number of tries with a little jitter, then `store_busy`.
+//   Y3  What is always welcome (an interrupt) stops waiting for a quiet moment after a few tries: a busy session must not keep it out.
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { effectsOf } from "../../session-store/effects.ts";
@@ -14,11 +15,14 @@ import type { Call, Door } from "./call.ts";
 import { ownSession } from "./call.ts";
 
 const TRIES_MAX = 10;
+const GATED_TRIES_MAX = 3;
 const JITTER_MS = 8;
 
 export interface Checked {
   readonly entries: readonly OutsideEntry[];
   readonly onlyIdle: boolean;
+  /** Y3 */
+  readonly isAlwaysWelcome?: boolean;
 }
 
 export interface Outcome {
@@ -39,7 +43,8 @@ export async function receiveChecked(
     const record = await ownSession(door, call, id);
     const checked = decide(record);
     if (!checked) return { record, stored: [] };
-    const stored = await receive(door, id, checked, { ...options, gate: record.gate });
+    const isGated = !checked.isAlwaysWelcome || tries <= GATED_TRIES_MAX;
+    const stored = await receive(door, id, checked, isGated ? { ...options, gate: record.gate } : options);
     if (stored !== "moved") return { record: stored.length === 0 ? record : after(record, stored), stored };
     if (tries >= TRIES_MAX) throw new Refusal("store_busy", undefined, { detail: `the gate of ${id} moved ${tries} times` });
     await sleep(Math.random() * JITTER_MS * tries);

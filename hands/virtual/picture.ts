@@ -22,7 +22,7 @@ const KINDS: readonly { mediaType: string; is: (bytes: Buffer) => boolean; size:
   { mediaType: "image/png", is: (bytes) => bytes.subarray(0, 8).equals(Buffer.from("89504e470d0a1a0a", "hex")), size: png },
   { mediaType: "image/jpeg", is: (bytes) => bytes.subarray(0, 3).equals(Buffer.from("ffd8ff", "hex")), size: jpeg },
   { mediaType: "image/gif", is: (bytes) => /^GIF8[79]a$/.test(bytes.toString("latin1", 0, 6)), size: gif },
-  { mediaType: "image/webp", is: (bytes) => /^RIFF[^]{4}WEBP$/.test(bytes.toString("latin1", 0, 12)), size: webp },
+  { mediaType: "image/webp", is: (bytes) => /^RIFF.{4}WEBP$/s.test(bytes.toString("latin1", 0, 12)), size: webp },
 ];
 
 /** Null: no picture. I1 */

@@ -1,12 +1,14 @@
 // bash, on just-bash: a shell in JavaScript over the sandbox's own files.
 //
 //   V1  Working directory and plain variables go from call to call; nothing else does, because the interpreter can't hand it over.
-//   V2  A command returns when its foreground is done: what runs behind `&` is ended then, and what it printed so far is given.
+//   V2  A command returns when its foreground is done: what still runs behind `&` is ended then, and its output with it;
+//       the output of jobs that came to their end is given.
 //   V3  It is no security boundary: paths and links are kept inside the roots, but the interpreter is code of ours in a thread of ours.
 //
 // The interpreter runs a `&` statement in the foreground, to its end. So each one is rewritten to a command of ours that starts it beside the rest.
 
-import { Bash, type CustomCommand, defineCommand, InMemoryFs, MountableFs, parse, ReadWriteFs, type ScriptNode, serialize } from "just-bash";
+import { Bash, type CustomCommand, defineCommand, InMemoryFs, MountableFs, parse, type ScriptNode, serialize } from "just-bash";
+import { DeviceFs, DiskFs } from "./disk.ts";
 import type { Places } from "./places.ts";
 import { WORKSPACE } from "./places.ts";
 import type { ShellState } from "./protocol.ts";
@@ -43,13 +45,13 @@ export class Shell {
 
   constructor(places: Places) {
     const base = new InMemoryFs();
-    for (const folder of ["/bin", "/usr/bin", "/dev", "/etc", "/home/user"]) base.mkdirSync(folder, { recursive: true });
-    base.writeFileSync("/dev/null", "");
+    // No /bin: while it is absent every command is found by its name, and nothing has to be put there.
+    for (const folder of ["/etc", "/home/user"]) base.mkdirSync(folder, { recursive: true });
     const mounts = places.mounts.map(({ mountPoint, root }) => ({
       mountPoint,
-      filesystem: new ReadWriteFs({ root, maxFileReadSize: FILE_BYTES_MAX, maxCopySize: FILE_BYTES_MAX }),
+      filesystem: new DiskFs({ root, maxFileReadSize: FILE_BYTES_MAX, maxCopySize: FILE_BYTES_MAX }),
     }));
-    this.#fs = new MountableFs({ base, mounts });
+    this.#fs = new MountableFs({ base, mounts: [...mounts, { mountPoint: "/dev", filesystem: new DeviceFs() }] });
   }
 
   async run(command: string, shell: ShellState | null): Promise<Ran> {
@@ -136,7 +138,7 @@ class Jobs {
     this.commands = [start, wait, ...through];
   }
 
-  /** Ends what still runs; gives what was printed until then. */
+  /** Ends what still runs; gives what the others printed. */
   async end(): Promise<{ stdout: string; stderr: string }> {
     this.#stop.abort();
     const late = new Promise<void>((resolve) => setTimeout(resolve, this.#running.length === 0 ? 0 : JOB_END_MS).unref());

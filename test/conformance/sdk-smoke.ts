@@ -11,14 +11,15 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { createInterface } from "node:readline";
+import { freePort } from "../support/free-port.ts";
 import { type Program, startNode, startProgram } from "../support/process.ts";
-import { freePort, startRedis } from "../support/redis-process.ts";
+import { startRedis } from "../support/redis.ts";
 import { startRoundRobin } from "../support/round-robin.ts";
 import { until } from "../support/until.ts";
 
-/** What the product does not offer yet: vaults by the API, and most of the kit's level "next". */
+/** What the product does not offer yet: vaults by the API (one check of strictness makes one, too), and most of the kit's level "next". */
 const RUNS: readonly Readonly<Record<string, string>>[] = [
-  { LEVEL: "core", SKIP: "vault,credential" },
+  { LEVEL: "core", SKIP: "vault,credential,strict: unknown fields" },
   { LEVEL: "next", ONLY: "previews,threads,system message,self-hosted results" },
 ];
 
@@ -68,7 +69,9 @@ async function main(kit: string | undefined): Promise<number> {
   return total.failed === 0 && total.passed > 0 ? 0 : 1;
 }
 
-const tell = (count: Count) => `${count.passed} passed, ${count.failed} failed, ${count.skipped} skipped`;
+function tell(count: Count): string {
+  return `${count.passed} passed, ${count.failed} failed, ${count.skipped} skipped`;
+}
 
 async function tryOut(kit: string, name: string, start: (place: Place) => Promise<string>): Promise<Count> {
   const count: Count = { passed: 0, failed: 0, skipped: 0 };
@@ -129,7 +132,7 @@ async function stop(program: Program, name: string): Promise<void> {
 }
 
 async function redisFor(place: Place): Promise<string> {
-  const redis = await startRedis(join(place.folder, "redis"));
+  const redis = await startRedis();
   place.undo.push(() => redis.stop());
   return redis.url;
 }

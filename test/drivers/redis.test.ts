@@ -1,15 +1,13 @@
 // The Redis driver against the contract, on a real redis-server.
 
-import { afterAll, beforeAll, describe, test } from "vitest";
+import { afterAll, beforeAll, describe } from "vitest";
 import { openRedisStore } from "../../session-store/drivers/redis/driver.ts";
 import type { SessionStore } from "../../session-store/store.ts";
-import { redisMissing, startRedis, type TestRedis } from "../support/redis.ts";
+import { mayRunRedis, startRedis, type TestRedis } from "../support/redis.ts";
+import { quiet } from "./redis-kit.ts";
 import { describeStore } from "./session-store.suite.ts";
 
-const missing = redisMissing();
-const log = { info: () => {}, warn: () => {}, error: () => {} };
-
-describe.skipIf(missing !== null)("Redis", () => {
+describe.runIf(mayRunRedis())("on Redis", () => {
   let redis: TestRedis;
   beforeAll(async () => {
     redis = await startRedis();
@@ -20,7 +18,7 @@ describe.skipIf(missing !== null)("Redis", () => {
     await redis.command("FLUSHALL");
     const stores: SessionStore[] = [];
     const open = async (): Promise<SessionStore> => {
-      const store = await openRedisStore({ url: redis.url, leaseMs, log });
+      const store = await openRedisStore({ url: redis.url, leaseMs, log: quiet });
       stores.push(store);
       return store;
     };
@@ -37,8 +35,4 @@ describe.skipIf(missing !== null)("Redis", () => {
       },
     };
   });
-});
-
-test.runIf(missing !== null)("redis-server is there", () => {
-  throw new Error(missing ?? "");
 });

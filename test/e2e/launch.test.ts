@@ -4,9 +4,9 @@ import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { freePort } from "../support/free-port.ts";
 import { isAlive, type Program, startProgram } from "../support/process.ts";
 import { proves } from "../support/proves.ts";
-import { freePort } from "../support/redis-process.ts";
 import { until } from "../support/until.ts";
 
 const MODEL_KEY = "sk-ant-canary-model-key";

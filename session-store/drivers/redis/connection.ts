@@ -6,7 +6,8 @@
 //   C4  It retries for ever with jittered back-off; an outage is logged once when it starts and once when it ends.
 //   C5  `close` ends within CLOSE_MAX_MS, whatever the server does.
 
-import { createClient } from "redis";
+import { setMaxListeners } from "node:events";
+import { createClient, ErrorReply } from "redis";
 import { Refusal } from "../../refusal.ts";
 import { jittered, Late, pause, within } from "./deadline.ts";
 
@@ -58,6 +59,8 @@ export class Connection {
 
   constructor(options: ConnectionOptions) {
     this.#options = options;
+    // Every call that waits to be sent again listens; COMMANDS_MAX and the callers' deadlines bound them.
+    setMaxListeners(0, this.#closing.signal);
     this.#running = this.#run();
   }
 
@@ -115,7 +118,7 @@ export class Connection {
         this.#wake();
         this.#cause = await this.#untilClosed(Promise.race([gone, this.#silence(client)]));
       } catch (error) {
-        this.#cause = error;
+        this.#cause = isLockedOut(error) ? new Refusal("store_unfit", "Redis refuses these credentials.") : error;
       }
       this.#client = null;
       if (this.#closing.signal.aborted && client.isReady) await within(CLOSE_MAX_MS, client.close()).catch(cutShort);
@@ -164,6 +167,8 @@ export function saying(error: unknown): string {
   if (error instanceof Error) return error.message || ("code" in error ? String(error.code) : error.name);
   return String(error);
 }
+
+const isLockedOut = (error: unknown): boolean => error instanceof ErrorReply && /^(NOAUTH|WRONGPASS|NOPERM)/.test(error.message);
 
 /** C5: the connection is destroyed next, answered or not. */
 function cutShort(): void {}

@@ -1,6 +1,6 @@
 // Is this server fit to hold logs? Asked at every new connection.
 //
-//   U1  Refused (`store_unfit`): older than 7.0, a cluster, a replica, a policy that evicts, credentials that don't open it.
+//   U1  Refused (`store_unfit`): older than 7.0, a cluster, a replica, a policy that evicts.
 //   U2  An installation's number of partitions is in the store, and another number refuses to start: sessions would not be found again.
 //   U3  Less than `appendfsync always` can lose what was acknowledged: it is said, not refused.
 
@@ -15,7 +15,7 @@ const VERSION_MIN = 7;
 
 /** U1 */
 export async function refuseUnfit(client: Client): Promise<void> {
-  const info = infoOf(await client.sendCommand<unknown>(["INFO"]).catch(asUnfit));
+  const info = infoOf(await client.sendCommand<unknown>(["INFO"]));
   const version = info.get("redis_version") ?? "";
   if (!(Number.parseInt(version, 10) >= VERSION_MIN)) throw unfit(`Redis ${version || "of an unknown version"} is too old: 7.0 or newer is needed.`);
   if (info.get("cluster_enabled") === "1") throw unfit("Redis runs in cluster mode, which is not supported.");
@@ -53,11 +53,6 @@ function infoOf(reply: unknown): ReadonlyMap<string, string> {
   return new Map(
     lines.filter((line) => line.includes(":")).map((line) => [line.slice(0, line.indexOf(":")), line.slice(line.indexOf(":") + 1)] as const),
   );
-}
-
-function asUnfit(error: unknown): never {
-  if (error instanceof ErrorReply && /^(NOAUTH|WRONGPASS|NOPERM)/.test(error.message)) throw unfit("Redis refuses these credentials.");
-  throw error;
 }
 
 const unfit = (says: string): Refusal => new Refusal("store_unfit", says);
