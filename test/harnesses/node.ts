@@ -30,8 +30,8 @@ import { type ScriptedModel, startModel } from "../support/model/server.ts";
 
 /** Threads run built files. */
 const THREAD = new URL("../../dist/hands/virtual/thread.js", import.meta.url);
-const DEADLINE_MS = 9_000;
-const POLL_MS = 5;
+const DEADLINE_MS = 30_000;
+const POLL_MS = 20;
 
 export interface NodeOptions {
   readonly leaseMs?: number;
@@ -43,6 +43,8 @@ export interface NodeOptions {
 export interface WorkerChoice {
   readonly fault?: FaultPoint;
   readonly harness?: Harness;
+  /** What this worker sees of the store. */
+  readonly store?: SessionStore;
 }
 
 export class TestNode {
@@ -92,8 +94,14 @@ export class TestNode {
     return new TestSession(this, id);
   }
 
+  /** Ends the workers, and forgets what the model was asked. */
+  async rest(): Promise<void> {
+    await Promise.all(this.#workers.splice(0).map((worker) => worker.drain(5_000)));
+    this.model.clear();
+  }
+
   async close(): Promise<void> {
-    await Promise.all(this.#workers.map((worker) => worker.drain(5_000)));
+    await this.rest();
     for (const stop of this.#stops) await stop();
   }
 }
@@ -299,7 +307,15 @@ export async function startNode(options: NodeOptions = {}): Promise<TestNode> {
   const harness = options.harness ?? claudeHarness(options.idleMs === undefined ? {} : { idleMs: options.idleMs });
   const start = (choice: WorkerChoice) => {
     const fault = choice.fault ?? options.fault;
-    return startWorker({ store, hands, mintGrant, vaultUrl: vault.url, harness: choice.harness ?? harness, log, ...(fault ? { fault } : {}) });
+    return startWorker({
+      store: choice.store ?? store,
+      hands,
+      mintGrant,
+      vaultUrl: vault.url,
+      harness: choice.harness ?? harness,
+      log,
+      ...(fault ? { fault } : {}),
+    });
   };
   const stops = [
     () => hands.close(),
