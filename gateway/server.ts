@@ -26,6 +26,7 @@ import { Unanswered } from "./idempotency.ts";
 import { Streams } from "./stream.ts";
 
 const KEEP_ALIVE_MS = 15_000;
+const SLOW_READER_MS = 5_000;
 const API_VERSIONS = new Set(["2026-10-21", "2023-06-01"]);
 
 export interface ServerOptions {
@@ -36,6 +37,7 @@ export interface ServerOptions {
   /** Is this node able to take work? Asked by /readyz, beside the store. */
   readonly ready: () => boolean;
   readonly keepAliveMs?: number;
+  readonly slowReaderMs?: number;
 }
 
 export interface Server {
@@ -46,7 +48,10 @@ export interface Server {
 
 export function makeServer(options: ServerOptions): Server {
   const { store, log, fault } = options;
-  const streams = new Streams(store, log, options.keepAliveMs ?? KEEP_ALIVE_MS);
+  const streams = new Streams(store, log, {
+    keepAliveMs: options.keepAliveMs ?? KEEP_ALIVE_MS,
+    slowMs: options.slowReaderMs ?? SLOW_READER_MS,
+  });
   const door: Door = { store, log, fault, streams, unanswered: new Unanswered() };
   const authenticate = makeAuthenticate(options.apiKeys);
   const callers = new WeakMap<Request, Principal>();

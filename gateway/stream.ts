@@ -2,7 +2,7 @@
 //
 //   B1  The place to follow from is read before the headers leave: nothing that comes after them is missed.
 //   B2  Frames carry `id: <session>.<position>`, by which `Last-Event-ID` resumes without a hole; a preview has none.
-//   B3  A slow reader is waited for only at its own place in the log. When its buffer stays over BUFFER_BYTES_MAX for SLOW_MS it is cut off, so
+//   B3  A slow reader is waited for only at its own place in the log. When its buffer stays over BUFFER_BYTES_MAX for `slowMs` it is cut off, so
 //       that it reconnects; nobody else notices.
 //   B4  A client's event shows when it is processed; its queued form, too, but only if it waits behind other work.
 //   B5  A store that can't be read for a while is waited for up to STORE_LOST_MS; the stream then goes on where it was.
@@ -26,7 +26,6 @@ import { PreviewGate } from "./preview-gate.ts";
 import { StreamEvents } from "./stream-events.ts";
 
 const BUFFER_BYTES_MAX = 4 * 1024 * 1024;
-const SLOW_MS = 5_000;
 const STORE_LOST_MS = 60_000;
 const STORE_RETRY_MS = 500;
 const STREAMS_MAX = 10_000;
@@ -48,18 +47,25 @@ export function readPlace(id: SessionId, text: string): number | null {
   return Number(digits);
 }
 
+export interface StreamTiming {
+  /** A comment goes out so often on a silent stream. */
+  readonly keepAliveMs: number;
+  /** How long a reader's buffer may stay over its bound. B3 */
+  readonly slowMs: number;
+}
+
 /** All open streams of this process. */
 export class Streams {
   readonly #store: SessionStore;
   readonly #log: Logger;
-  readonly #keepAliveMs: number;
+  readonly #timing: StreamTiming;
   readonly #open = new Set<AbortController>();
   #isClosing = false;
 
-  constructor(store: SessionStore, log: Logger, keepAliveMs: number) {
+  constructor(store: SessionStore, log: Logger, timing: StreamTiming) {
     this.#store = store;
     this.#log = log;
-    this.#keepAliveMs = keepAliveMs;
+    this.#timing = timing;
   }
 
   /** Streams until the session ends, the client leaves, or this process stops. */
@@ -70,8 +76,13 @@ export class Streams {
     this.#open.add(controller);
     const onClose = () => controller.abort();
     response.once("close", onClose);
-    const out = new Frames(response, controller);
-    const keepAlive = setInterval(() => out.comment("ping"), this.#keepAliveMs);
+    const cutOff = () => {
+      this.#log.warn({ sessionId: options.record.id, requestId: options.requestId }, "stream.cut");
+      controller.abort();
+      response.destroy();
+    };
+    const out = new Frames(response, this.#timing.slowMs, cutOff);
+    const keepAlive = setInterval(() => out.comment("ping"), this.#timing.keepAliveMs);
     try {
       response.writeHead(200, { "content-type": "text/event-stream", "cache-control": "no-cache, no-transform", "x-accel-buffering": "no" });
       out.comment("open");
@@ -144,11 +155,13 @@ function narrow(gate: PreviewGate, { entry }: Stored): void {
 /** Frames on one response, and the bound of what may wait there. B3 */
 class Frames {
   readonly #response: ServerResponse;
-  readonly #controller: AbortController;
+  readonly #slowMs: number;
+  readonly #cutOff: () => void;
 
-  constructor(response: ServerResponse, controller: AbortController) {
+  constructor(response: ServerResponse, slowMs: number, cutOff: () => void) {
     this.#response = response;
-    this.#controller = controller;
+    this.#slowMs = slowMs;
+    this.#cutOff = cutOff;
   }
 
   comment(text: string): void {
@@ -186,10 +199,9 @@ class Frames {
         resolve();
       };
       const timer = setTimeout(() => {
-        this.#controller.abort();
-        response.destroy();
+        this.#cutOff();
         done();
-      }, SLOW_MS);
+      }, this.#slowMs);
       response.once("drain", done).once("close", done);
     });
   }

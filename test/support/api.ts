@@ -37,7 +37,9 @@ export interface Api {
   close(): Promise<void>;
 }
 
-export async function startApi(options: { keepAliveMs?: number; leaseMs?: number; wrap?: (store: SessionStore) => SessionStore } = {}): Promise<Api> {
+export async function startApi(
+  options: { keepAliveMs?: number; slowReaderMs?: number; leaseMs?: number; wrap?: (store: SessionStore) => SessionStore } = {},
+): Promise<Api> {
   const dir = await mkdtemp(join(tmpdir(), "manyhands-api-"));
   const opened = await openEmbeddedStore({ dir, leaseMs: options.leaseMs ?? 30_000 });
   const store = options.wrap?.(opened) ?? opened;
@@ -50,6 +52,7 @@ export async function startApi(options: { keepAliveMs?: number; leaseMs?: number
     fault: noFault,
     ready: () => true,
     ...(options.keepAliveMs !== undefined && { keepAliveMs: options.keepAliveMs }),
+    ...(options.slowReaderMs !== undefined && { slowReaderMs: options.slowReaderMs }),
   });
   let onStored: (() => void) | null = null;
   let gone: Promise<void> = Promise.resolve();
