@@ -14,7 +14,7 @@ const project = (name: string, include: string[], options: { timeoutMs: number; 
 export default defineConfig({
   test: {
     projects: [
-      project("quick", ["test/{session-store,hands,harnesses,vault-proxy,gateway}/**/*.test.ts", "test/*.test.ts"], {
+      project("quick", ["test/{session-store,hands,harnesses,vault-proxy,gateway,support,demo}/**/*.test.ts", "test/*.test.ts"], {
         timeoutMs: 10_000,
         isSerial: false,
       }),

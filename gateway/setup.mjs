@@ -2,47 +2,86 @@
 //
 //   node gateway/setup.mjs build
 //
-// Prints what it does; does nothing that is done already.
+//   B1  What is done already is not done again: packages that are those of package-lock.json, a build of the sources as they are.
+//   B2  A build is made beside the old one and then takes its place: what runs from dist/ never sees half of one.
 
 import { spawnSync } from "node:child_process";
-import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { createHash } from "node:crypto";
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const root = join(dirname(fileURLToPath(import.meta.url)), "..");
 const ROOMS = ["session-store", "vault-proxy", "hands", "harnesses", "gateway", "test"];
-const COPIED = /\.(lua|csv|html|c)$/;
+const COPIED = /\.(lua|csv|html|c|mjs)$/;
 
 const [major, minor] = process.versions.node.split(".").map(Number);
 if (major < 20 || (major === 20 && minor < 19)) stop(`Node ${process.versions.node} is too old: Manyhands needs 20.19 or newer.`);
+if (process.argv[2] !== "build") stop("usage: node gateway/setup.mjs build");
 
-install();
-build();
-
-function install() {
-  const lock = readFileSync(join(root, "package-lock.json"), "utf8");
-  const stamp = join(root, "node_modules", ".manyhands-lock");
-  if (existsSync(stamp) && readFileSync(stamp, "utf8") === lock) return;
-  say("installing packages (npm ci) …");
-  run("npm", ["ci", "--no-audit", "--no-fund", "--loglevel=error"]);
-  writeFileSync(stamp, lock);
+try {
+  install();
+  build();
+} catch (error) {
+  stop(error.message);
 }
 
+/** B1: npm keeps a lock file of what it installed; packages that this system does not need are missing there. */
+function install() {
+  const wanted = packagesOf(join(root, "package-lock.json"));
+  const there = packagesOf(join(root, "node_modules", ".package-lock.json"));
+  const isMissing = ([path, { version, integrity, optional }]) =>
+    there[path] ? there[path].version !== version || there[path].integrity !== integrity : !optional && path !== "";
+  if (!Object.entries(wanted).some(isMissing)) return;
+  say("installing packages (npm ci) …");
+  // The build needs TypeScript, whatever NODE_ENV says.
+  run("npm", ["ci", "--include=dev", "--no-audit", "--no-fund", "--loglevel=error"]);
+}
+
+function packagesOf(file) {
+  if (!existsSync(file)) return {};
+  try {
+    return JSON.parse(readFileSync(file, "utf8")).packages ?? {};
+  } catch {
+    // An installation that was cut off: it is made anew.
+    return {};
+  }
+}
+
+/** B1 B2 */
 function build() {
   const sources = ROOMS.flatMap((room) => walk(join(root, room)));
-  const stamp = join(root, "dist", ".built");
-  const newest = Math.max(...[...sources, join(root, "tsconfig.json")].map((file) => statSync(file).mtimeMs));
-  const fingerprint = `${sources.length} ${newest}`;
+  const dist = join(root, "dist");
+  const fingerprint = fingerprintOf([...sources, join(root, "tsconfig.json"), join(root, "package-lock.json")]);
+  const stamp = join(dist, ".built");
   if (existsSync(stamp) && readFileSync(stamp, "utf8") === fingerprint) return;
   say("building (tsc) …");
-  rmSync(join(root, "dist"), { recursive: true, force: true });
-  run(process.execPath, [join(root, "node_modules", "typescript", "bin", "tsc"), "--project", join(root, "tsconfig.json")]);
-  for (const file of sources.filter((name) => COPIED.test(name))) {
-    const target = join(root, "dist", file.slice(root.length));
-    mkdirSync(dirname(target), { recursive: true });
-    cpSync(file, target);
+  const old = `${dist}.old-${process.pid}`;
+  const fresh = `${dist}.new-${process.pid}`;
+  try {
+    const compiler = join(root, "node_modules", "typescript", "bin", "tsc");
+    run(process.execPath, [compiler, "--project", join(root, "tsconfig.json"), "--outDir", fresh]);
+    for (const file of sources.filter((name) => COPIED.test(name))) {
+      const target = join(fresh, relative(root, file));
+      mkdirSync(dirname(target), { recursive: true });
+      cpSync(file, target);
+    }
+    writeFileSync(join(fresh, ".built"), fingerprint);
+    if (existsSync(dist)) renameSync(dist, old);
+    renameSync(fresh, dist);
+  } finally {
+    rmSync(fresh, { recursive: true, force: true });
+    rmSync(old, { recursive: true, force: true });
   }
-  writeFileSync(stamp, fingerprint);
+}
+
+function fingerprintOf(files) {
+  const hash = createHash("sha256").update(process.version);
+  for (const file of files.sort()) {
+    const { mtimeMs, size } = statSync(file);
+    hash.update(`${relative(root, file)} ${size} ${mtimeMs}\n`);
+  }
+  return hash.digest("hex");
 }
 
 function walk(folder) {
@@ -54,7 +93,7 @@ function walk(folder) {
 
 function run(command, args) {
   const { status, error } = spawnSync(command, args, { cwd: root, stdio: ["ignore", "inherit", "inherit"], shell: process.platform === "win32" });
-  if (status !== 0) stop(`${command} ${args.join(" ")} failed${error ? `: ${error.message}` : ""}`);
+  if (status !== 0) throw new Error(`${command} ${args.join(" ")} failed${error ? `: ${error.message}` : ""}`);
 }
 
 function say(text) {
@@ -62,6 +101,6 @@ function say(text) {
 }
 
 function stop(text) {
-  console.error(`manyhands: ${text}`);
+  say(text);
   process.exit(1);
 }

@@ -19,12 +19,13 @@ export interface FollowOptions {
 
 /** Entries after `after`, for ever. The bell is heard from before the first read on. O1–O3 */
 export async function* follow(
-  store: SessionStore,
+  store: Pick<SessionStore, "listen" | "getEvents">,
   id: SessionId,
   after: Position,
   signal: AbortSignal,
   options: FollowOptions = {},
 ): AsyncGenerator<Stored> {
+  let at = after;
   let isStale = true;
   let ring = () => {};
   const hush = await store.listen(id, (bell) => {
@@ -33,7 +34,6 @@ export async function* follow(
     isStale = true;
     ring();
   });
-  let at = after;
   try {
     while (!signal.aborted) {
       isStale = false;
@@ -52,6 +52,7 @@ export async function* follow(
 }
 
 function rung(arm: (wake: () => void) => void, pollMs: number, signal: AbortSignal): Promise<void> {
+  if (signal.aborted) return Promise.resolve();
   return new Promise((resolve) => {
     const done = () => {
       clearTimeout(timer);

@@ -1,20 +1,25 @@
-// The names of every setting of every program: each reads its own and refuses a name that is nobody's, so that a misspelt one is not silently lost.
+// Every setting of ours, by name: what any program of an installation may find in its environment. A program reads only its own; a name that
+// begins with MANYHANDS_ and is not here is a mistake, and stops the program that finds it.
 
 export const KNOWN_SETTINGS = [
-  "MANYHANDS_ATTEMPTS_MAX",
-  "MANYHANDS_CONCURRENCY",
-  "MANYHANDS_DATA_DIR",
-  "MANYHANDS_HANDS_PORT",
-  "MANYHANDS_HANDS_URL",
-  "MANYHANDS_HOST",
-  "MANYHANDS_KEYS_DIR",
-  "MANYHANDS_LEASE_MS",
-  "MANYHANDS_LOG_LEVEL",
-  "MANYHANDS_PARENT_PIPE",
   "MANYHANDS_PORT",
+  "MANYHANDS_HOST",
+  "MANYHANDS_DATA_DIR",
+  "MANYHANDS_KEYS_DIR",
+  "MANYHANDS_API_KEY",
   "MANYHANDS_SANDBOX",
+  "MANYHANDS_MODEL_KEY_FILE",
+  "MANYHANDS_MODEL_HEADERS_TIMEOUT_MS",
+  "MANYHANDS_MODEL_IDLE_TIMEOUT_MS",
+  "MANYHANDS_LEASE_MS",
+  "MANYHANDS_SESSIONS_MAX",
   "MANYHANDS_VAULT_PORT",
+  "MANYHANDS_HANDS_PORT",
   "MANYHANDS_VAULT_URL",
+  "MANYHANDS_HANDS_URL",
+  "MANYHANDS_PARENT_PIPE",
+  "MANYHANDS_LOG_LEVEL",
+  "MANYHANDS_FAULT_POINT",
 ] as const;
 
 /** The MANYHANDS_* names in an environment that are no setting of any program. */

@@ -46,7 +46,7 @@ export interface LogReply {
   readonly stop_reason: string | null;
   readonly content: readonly ReplyBlock[];
   readonly calls: readonly { readonly tool_use_id: string; readonly event_id: EventId }[];
-  readonly usage: ModelUsage;
+  readonly usage: ModelUsage & { readonly cache_creation_1h_input_tokens?: number };
 }
 
 /** Which hand host holds this session's hands; bound before the first call, `lost` when that host is gone for good. */

@@ -1,0 +1,39 @@
+// What a person at a terminal is told when an installation has started: where it is, what runs, and what only stands in for the real thing.
+
+import type { Config } from "./config.ts";
+
+export interface Started {
+  readonly url: string;
+  readonly apiKey: string;
+  readonly roles: readonly string[];
+}
+
+/** For a terminal only: it shows the API key. */
+export function banner(config: Config, started: Started): string {
+  const lines = [
+    "",
+    "  Manyhands is ready.",
+    "",
+    `  URL       ${started.url}`,
+    `  API key   ${started.apiKey}`,
+    `  programs  ${started.roles.join(", ")}`,
+    `  store     ${config.redisUrl === undefined ? `embedded, in ${config.dataDir}` : "Redis"}`,
+    `  keys      ${config.keysDir}`,
+    "",
+    ...standIns(config).map((text) => `  ! ${text}`),
+    "",
+  ];
+  return `${lines.join("\n")}\n`;
+}
+
+/** Each stand-in, and what follows from it; also a warning in the log. */
+export function standIns(config: Config): readonly string[] {
+  const said = ["virtual sandbox: no security boundary. Tools run in this machine's own processes; use it with agents that you trust."];
+  if (!config.hasModelKey && config.vaultUrl === undefined)
+    said.push("no model key: turns will end with an error that names MANYHANDS_MODEL_KEY_FILE. Put the key into a file and name it there.");
+  if (config.redisUrl === undefined) said.push("embedded store: one node only. REDIS_URL chooses Redis, for as many nodes as you like.");
+  if (!isLoopback(config.host)) said.push(`listening on ${config.host} without TLS: put a proxy that speaks TLS in front of it.`);
+  return said;
+}
+
+const isLoopback = (host: string): boolean => host === "localhost" || host === "::1" || host.startsWith("127.");

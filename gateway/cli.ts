@@ -1,0 +1,85 @@
+#!/usr/bin/env node
+// The command `manyhands`: one word chooses what this process becomes.
+
+import { readFileSync } from "node:fs";
+import { pathToFileURL } from "node:url";
+import { EXIT_CONFIGURATION, SettingError } from "./config.ts";
+import { entryOf, isRole } from "./roles.ts";
+
+const USAGE = `usage: manyhands <command>
+
+  start         all programs of one machine: vault proxy, hand host, gateway (and worker, with REDIS_URL)
+  gateway       the HTTP API; without REDIS_URL also the worker, over the embedded store
+  worker        drives sessions; needs REDIS_URL
+  hands         the hand host: where tools run
+  vault-proxy   the only program that holds credentials
+  status        asks a running gateway whether it is alive and ready
+  version       prints the version
+  help          prints this
+
+Settings are environment variables; README.md lists them.
+`;
+
+await main(process.argv.slice(2));
+
+async function main(words: readonly string[]): Promise<void> {
+  const [command = "help", ...rest] = words;
+  if (rest.length > 0) return misuse(`"${command}" takes no arguments`);
+  try {
+    await run(command);
+  } catch (error) {
+    if (!(error instanceof SettingError)) throw error;
+    process.stderr.write(`manyhands: ${error.message}\n`);
+    process.exitCode = EXIT_CONFIGURATION;
+  }
+}
+
+async function run(command: string): Promise<void> {
+  if (isRole(command)) {
+    // This process becomes that program: loaded by its path, so that no code of ours is shared with the vault proxy's.
+    await import(pathToFileURL(entryOf(command)).href);
+    return;
+  }
+  switch (command) {
+    case "start": {
+      const { launch } = await import("./launch.ts");
+      process.exit(await launch());
+      break;
+    }
+    case "status": {
+      const { status } = await import("./status.ts");
+      const { text, isReady } = await status();
+      process.stdout.write(text);
+      process.exitCode = isReady ? 0 : 1;
+      break;
+    }
+    case "version":
+    case "--version":
+      process.stdout.write(`${version()}\n`);
+      break;
+    case "help":
+    case "--help":
+    case "-h":
+      process.stdout.write(USAGE);
+      break;
+    default:
+      misuse(`there is no command "${command.slice(0, 40)}"`);
+  }
+}
+
+function misuse(what: string): void {
+  process.stderr.write(`manyhands: ${what}\n${USAGE}`);
+  process.exitCode = EXIT_CONFIGURATION;
+}
+
+function version(): string {
+  for (const up of ["../package.json", "../../package.json"]) {
+    try {
+      const read: unknown = JSON.parse(readFileSync(new URL(up, import.meta.url), "utf8"));
+      if (typeof read === "object" && read !== null && "version" in read) return String(read.version);
+    } catch (error) {
+      if (!(error instanceof Error && "code" in error && error.code === "ENOENT")) throw error;
+    }
+  }
+  return "unknown";
+}

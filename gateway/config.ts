@@ -1,0 +1,176 @@
+// Configuration of the gateway, the node and the launcher: the environment, read once, checked whole and frozen.
+//
+//   C1  A name that begins with MANYHANDS_ and is no setting of this project stops the start; so does a value that is not allowed.
+//   C2  What is said about a bad setting names it and what it takes, and never repeats its value: it may be a secret.
+//   C3  A credential of someone else is not in here: of the model's key this knows only whether there is one.
+
+import { join, resolve } from "node:path";
+import { z } from "zod";
+import { KNOWN_SETTINGS, unknownSettings } from "../session-store/settings.ts";
+
+export type Environment = Readonly<Record<string, string | undefined>>;
+
+/** A setting that can't be used. Its message is one line for the operator; programs stop with `EXIT_CONFIGURATION`. */
+export class SettingError extends Error {
+  override readonly name = "SettingError";
+}
+
+/** The exit code that tells the launcher that starting again would not help. */
+export const EXIT_CONFIGURATION = 2;
+
+const DEFAULT_PORT = "4100";
+
+const whole = (least: number, most: number) =>
+  z
+    .string()
+    .regex(/^\d{1,9}$/)
+    .transform(Number)
+    .pipe(z.number().min(least).max(most));
+const port = (absent: string) => whole(0, 65_535).prefault(absent).describe("a port number from 0 (any free one) to 65535");
+const webAddress = () =>
+  z
+    .url({ protocol: /^https?$/ })
+    .optional()
+    .describe("an http:// or https:// address");
+const path = () => z.string().max(4096);
+
+const Settings = z.strictObject({
+  MANYHANDS_PORT: port(DEFAULT_PORT),
+  MANYHANDS_HOST: z
+    .string()
+    .regex(/^[0-9A-Za-z.:-]{1,253}$/)
+    .default("127.0.0.1")
+    .describe("an address or name of this machine to listen on"),
+  MANYHANDS_DATA_DIR: path().default(".manyhands").describe("a folder"),
+  MANYHANDS_KEYS_DIR: path().optional().describe("a folder"),
+  MANYHANDS_API_KEY: z
+    .string()
+    .regex(/^[\x21-\x7e]{16,512}$/)
+    .optional()
+    .describe("16 to 512 printable characters without spaces"),
+  MANYHANDS_SANDBOX: z.enum(["auto", "virtual"]).default("auto").describe('"auto" or "virtual" ("docker": docker hands are not available yet)'),
+  MANYHANDS_MODEL_KEY_FILE: path().optional().describe("a file that holds the model's API key"),
+  MANYHANDS_LEASE_MS: whole(100, 3_600_000).prefault("15000").describe("milliseconds from 100 to 3600000"),
+  MANYHANDS_SESSIONS_MAX: whole(1, 10_000).prefault("64").describe("a number from 1 to 10000"),
+  MANYHANDS_VAULT_PORT: port("0"),
+  MANYHANDS_HANDS_PORT: port("0"),
+  MANYHANDS_VAULT_URL: webAddress(),
+  MANYHANDS_HANDS_URL: webAddress(),
+  MANYHANDS_PARENT_PIPE: z.enum(["0", "1"]).default("0").describe('"1" to exit when standard input closes, or "0"'),
+  MANYHANDS_LOG_LEVEL: z
+    .enum(["trace", "debug", "info", "warn", "error", "fatal"])
+    .optional()
+    .describe('one of "trace", "debug", "info", "warn", "error", "fatal"'),
+  MANYHANDS_FAULT_POINT: z
+    .string()
+    .regex(/^[a-z-]+(:\d+)?$/)
+    .optional()
+    .describe("the name of a fault point, and only under NODE_ENV=test"),
+  REDIS_URL: z
+    .url({ protocol: /^rediss?$/ })
+    .optional()
+    .describe("a redis:// or rediss:// address"),
+  ANTHROPIC_BASE_URL: webAddress(),
+  ANTHROPIC_API_KEY: z.string().optional().describe("the model's API key"),
+  NODE_ENV: z.string().optional().describe("a word"),
+});
+
+export interface Config {
+  readonly port: number;
+  readonly host: string;
+  /** Absolute. */
+  readonly dataDir: string;
+  /** Absolute; shared by all nodes of an installation. */
+  readonly keysDir: string;
+  /** Absent: the one in the keys folder. */
+  readonly apiKey?: string;
+  readonly sandbox: "auto" | "virtual";
+  /** Absent: the embedded store, and the worker in the gateway's process. */
+  readonly redisUrl?: string;
+  /** C3 */
+  readonly hasModelKey: boolean;
+  readonly hasOwnModelAddress: boolean;
+  readonly leaseMs: number;
+  /** How many sessions a worker drives at a time. */
+  readonly sessionsMax: number;
+  readonly vaultPort: number;
+  readonly handsPort: number;
+  readonly vaultUrl?: string;
+  readonly handsUrl?: string;
+  readonly parentPipe: boolean;
+  readonly logLevel: string;
+  /** The operator asked for this level, so a terminal shows the log too. */
+  readonly isLogLevelGiven: boolean;
+  readonly faultPoint?: string;
+}
+
+/** Reads the settings; a bad one is a `SettingError`. C1 C2 */
+export function readConfig(env: Environment = process.env): Config {
+  refuseUnknown(env);
+  const mine: Record<string, string> = {};
+  for (const name of Object.keys(Settings.shape)) {
+    const value = env[name];
+    if (value !== undefined && value !== "") mine[name] = value;
+  }
+  const read = Settings.safeParse(mine);
+  if (!read.success) throw new SettingError(describeIssue(read.error.issues[0]?.path[0]));
+  const settings = read.data;
+  if (settings.MANYHANDS_FAULT_POINT !== undefined && settings.NODE_ENV !== "test") throw new SettingError(describeIssue("MANYHANDS_FAULT_POINT"));
+
+  const dataDir = resolve(settings.MANYHANDS_DATA_DIR);
+  return Object.freeze({
+    port: settings.MANYHANDS_PORT,
+    host: settings.MANYHANDS_HOST,
+    dataDir,
+    keysDir: settings.MANYHANDS_KEYS_DIR === undefined ? join(dataDir, "keys") : resolve(settings.MANYHANDS_KEYS_DIR),
+    ...given("apiKey", settings.MANYHANDS_API_KEY),
+    sandbox: settings.MANYHANDS_SANDBOX,
+    ...given("redisUrl", settings.REDIS_URL),
+    hasModelKey: settings.MANYHANDS_MODEL_KEY_FILE !== undefined || settings.ANTHROPIC_API_KEY !== undefined,
+    hasOwnModelAddress: settings.ANTHROPIC_BASE_URL !== undefined,
+    leaseMs: settings.MANYHANDS_LEASE_MS,
+    sessionsMax: settings.MANYHANDS_SESSIONS_MAX,
+    vaultPort: settings.MANYHANDS_VAULT_PORT,
+    handsPort: settings.MANYHANDS_HANDS_PORT,
+    ...given("vaultUrl", settings.MANYHANDS_VAULT_URL?.replace(/\/+$/, "")),
+    ...given("handsUrl", settings.MANYHANDS_HANDS_URL?.replace(/\/+$/, "")),
+    parentPipe: settings.MANYHANDS_PARENT_PIPE === "1",
+    logLevel: settings.MANYHANDS_LOG_LEVEL ?? "info",
+    isLogLevelGiven: settings.MANYHANDS_LOG_LEVEL !== undefined,
+    ...given("faultPoint", settings.MANYHANDS_FAULT_POINT),
+  });
+}
+
+function given<Name extends string, Value>(name: Name, value: Value | undefined): { readonly [key in Name]?: Value } {
+  return value === undefined ? {} : ({ [name]: value } as { readonly [key in Name]: Value });
+}
+
+function refuseUnknown(env: Environment): void {
+  const [name] = unknownSettings(env);
+  if (name !== undefined) throw new SettingError(`${name} is not a setting of Manyhands. Did you mean ${nearest(name, KNOWN_SETTINGS)}?`);
+}
+
+function describeIssue(name: PropertyKey | undefined): string {
+  const found = Object.entries(Settings.shape).find(([each]) => each === name);
+  if (!found) return "The settings are not valid.";
+  return `${found[0]} is not valid. It takes ${found[1].description ?? "another value"}.`;
+}
+
+function nearest(name: string, known: readonly string[]): string {
+  const ranked = known.map((each) => ({ each, distance: editDistance(name, each) })).sort((one, other) => one.distance - other.distance);
+  return ranked[0]?.each ?? "";
+}
+
+/** Levenshtein's: insertions, deletions and changes between two names. */
+function editDistance(one: string, other: string): number {
+  let row = Array.from({ length: other.length + 1 }, (_, index) => index);
+  for (let i = 1; i <= one.length; i++) {
+    const next = [i];
+    for (let j = 1; j <= other.length; j++) {
+      const changed = (row[j - 1] ?? 0) + (one[i - 1] === other[j - 1] ? 0 : 1);
+      next.push(Math.min(changed, (row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1));
+    }
+    row = next;
+  }
+  return row[other.length] ?? 0;
+}

@@ -1,0 +1,60 @@
+// How an HTTP server of ours listens: with limits on what a slow or careless client can hold, and with patience for a port that is just becoming free.
+
+import type { Server } from "node:http";
+import { SettingError } from "./config.ts";
+
+/** A client has this long to send its headers, and this long to send a whole request (32 MB at most); neither limits an answer, however long it streams. */
+const HEADERS_MS = 20_000;
+const REQUEST_MS = 120_000;
+/** Longer than common load balancers keep an idle connection, so that it is they who close it. */
+const KEEP_ALIVE_MS = 75_000;
+const CONNECTIONS_MAX = 20_000;
+const PORT_WAIT_MS = 10_000;
+const PORT_RETRY_MS = 200;
+
+/** Option of `createServer`; Node can't change it afterwards. */
+export const HEADER_BYTES_MAX = 16_384;
+
+export function harden(server: Server): void {
+  server.headersTimeout = HEADERS_MS;
+  server.requestTimeout = REQUEST_MS;
+  server.keepAliveTimeout = KEEP_ALIVE_MS;
+  server.maxConnections = CONNECTIONS_MAX;
+}
+
+/** Listens and gives the port. Waits up to ten seconds for a taken one; then, and for an address that is not ours, a `SettingError`. */
+export async function listen(server: Server, host: string, port: number, waitMs = PORT_WAIT_MS): Promise<number> {
+  const deadline = performance.now() + waitMs;
+  for (;;) {
+    const code = await tryListen(server, host, port);
+    if (code === null) break;
+    if (code === "EADDRINUSE" && performance.now() < deadline) await new Promise((resolve) => setTimeout(resolve, PORT_RETRY_MS));
+    else throw new SettingError(explain(code, host, port));
+  }
+  const address = server.address();
+  return typeof address === "object" && address ? address.port : port;
+}
+
+function explain(code: string, host: string, port: number): string {
+  if (code === "EADDRINUSE") return `Port ${port} on ${host} is taken by another program. Stop that one, or choose another MANYHANDS_PORT.`;
+  if (code === "EACCES") return `Port ${port} on ${host} may not be opened by this user. Choose another MANYHANDS_PORT.`;
+  return `${host} can't be listened on (${code}). Check MANYHANDS_HOST.`;
+}
+
+/** Null when it listens, else the system's error code. */
+function tryListen(server: Server, host: string, port: number): Promise<string | null> {
+  return new Promise((resolve, reject) => {
+    const failed = (error: NodeJS.ErrnoException) => {
+      server.off("listening", listening);
+      if (error.code === undefined) reject(error);
+      else resolve(error.code);
+    };
+    const listening = () => {
+      server.off("error", failed);
+      resolve(null);
+    };
+    server.once("error", failed);
+    server.once("listening", listening);
+    server.listen(port, host);
+  });
+}

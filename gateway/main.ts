@@ -1,0 +1,87 @@
+// The gateway as a program: with REDIS_URL the HTTP door alone; without, the node: door, worker and embedded store in one process.
+
+import { createServer } from "node:http";
+import { pino } from "pino";
+import type { FaultPoint } from "../session-store/fault-point.ts";
+import { armFaultPoint, noFault } from "../session-store/fault-point.ts";
+import { openStore } from "../session-store/open.ts";
+import { Refusal } from "../session-store/refusal.ts";
+import type { Brain } from "./brain.ts";
+import { type Config, EXIT_CONFIGURATION, readConfig, SettingError } from "./config.ts";
+import { checkInstallation, ensureKeys, fingerprints } from "./keys.ts";
+import { HEADER_BYTES_MAX, harden, listen } from "./listen.ts";
+import { makeServer } from "./server.ts";
+import { endOnBugs, endWhenAsked } from "./shutdown.ts";
+
+/** Of the time that a stop may take: for turns to be handed over, and for answers under way to get out. */
+const DRAIN_MS = 2_500;
+const ANSWERS_MS = 1_000;
+
+const config = orStop(readConfig);
+const log = pino({ level: config.logLevel, base: { role: "gateway" } }, process.stdout);
+endOnBugs(log);
+try {
+  await run(config);
+} catch (error) {
+  explainAndExit(error);
+}
+
+async function run({ keysDir, apiKey, redisUrl, dataDir, leaseMs, host, port, parentPipe }: Config): Promise<void> {
+  const keys = await ensureKeys(keysDir, apiKey);
+  if (keys.loose.length > 0) log.warn({ dir: keys.dir, files: keys.loose }, "keys.readable_by_others");
+  const store = await openStore({ ...(redisUrl === undefined ? {} : { redisUrl }), dataDir, leaseMs, log });
+  await checkInstallation(store, await fingerprints(keysDir));
+
+  const fault = faultPoint();
+  let isReady = false;
+  const door = makeServer({ store, apiKeys: [keys.apiKey], log, fault, ready: () => isReady });
+  const server = createServer({ maxHeaderSize: HEADER_BYTES_MAX }, door.app);
+  harden(server);
+  // Loaded only where it runs: a gateway on Redis has no harness in its process.
+  const brain: Brain | null = redisUrl === undefined ? await (await import("./brain.ts")).startBrain({ config, store, log, fault }) : null;
+
+  endWhenAsked({
+    log,
+    parentPipe,
+    stop: async () => {
+      isReady = false;
+      door.close();
+      const closed = new Promise<void>((resolve) => server.close(() => resolve()));
+      server.closeIdleConnections();
+      const cut = setTimeout(() => server.closeAllConnections(), ANSWERS_MS);
+      await Promise.all([brain?.stop(DRAIN_MS), server.listening ? closed : undefined]);
+      clearTimeout(cut);
+      await store.close();
+    },
+  });
+  const bound = await listen(server, host, port);
+  isReady = true;
+  log.info({ url: `http://${host.includes(":") ? `[${host}]` : host}:${bound}` }, "process.listening");
+}
+
+function faultPoint(): FaultPoint {
+  if (config.faultPoint === undefined) return noFault;
+  return armFaultPoint(config.faultPoint, (name) => log.info({ point: name, pid: process.pid }, "fault.reached"));
+}
+
+function orStop<T>(read: () => T): T {
+  try {
+    return read();
+  } catch (error) {
+    if (!(error instanceof SettingError)) throw error;
+    return refuseToStart(error.message);
+  }
+}
+
+/** What the operator can put right is said in one line; anything else is a bug, or a store that is not there yet: the launcher tries again. */
+function explainAndExit(error: unknown): never {
+  if (error instanceof SettingError) return refuseToStart(error.message);
+  if (error instanceof Refusal && error.code === "store_unfit") return refuseToStart(error.message);
+  log.fatal({ err: error, ...(error instanceof Refusal ? { code: error.code, detail: error.detail } : {}) }, "process.failed");
+  process.exit(1);
+}
+
+function refuseToStart(says: string): never {
+  process.stderr.write(`manyhands gateway: ${says}\n`);
+  process.exit(EXIT_CONFIGURATION);
+}

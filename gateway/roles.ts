@@ -1,0 +1,57 @@
+// The programs of an installation: where each one's entry is, and which settings it is given.
+//
+//   E1  A child's environment is made from nothing: a few names of the system's, and the settings of its own role. The model's key reaches the vault
+//       proxy alone; the API key reaches the gateway alone.
+
+import { dirname, extname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import type { Environment } from "./config.ts";
+
+export type Role = "vault-proxy" | "hands" | "worker" | "gateway";
+
+const SYSTEM = ["PATH", "HOME", "NODE_ENV", "LANG", "LC_ALL", "TZ", "TMPDIR", "SystemRoot"] as const;
+const EVERYONE = ["MANYHANDS_DATA_DIR", "MANYHANDS_KEYS_DIR", "MANYHANDS_LOG_LEVEL", "MANYHANDS_PARENT_PIPE"] as const;
+const BRAIN = [
+  "REDIS_URL",
+  "MANYHANDS_VAULT_URL",
+  "MANYHANDS_HANDS_URL",
+  "MANYHANDS_LEASE_MS",
+  "MANYHANDS_SESSIONS_MAX",
+  "MANYHANDS_FAULT_POINT",
+] as const;
+
+const ROLES: Readonly<Record<Role, { readonly room: string; readonly settings: readonly string[] }>> = {
+  "vault-proxy": {
+    room: "vault-proxy",
+    settings: [
+      "MANYHANDS_VAULT_PORT",
+      "MANYHANDS_MODEL_KEY_FILE",
+      "MANYHANDS_MODEL_HEADERS_TIMEOUT_MS",
+      "MANYHANDS_MODEL_IDLE_TIMEOUT_MS",
+      "ANTHROPIC_API_KEY",
+      "ANTHROPIC_BASE_URL",
+      "NODE_EXTRA_CA_CERTS",
+    ],
+  },
+  hands: { room: "hands", settings: ["MANYHANDS_HANDS_PORT", "MANYHANDS_SANDBOX"] },
+  worker: { room: "harnesses", settings: BRAIN },
+  gateway: { room: "gateway", settings: [...BRAIN, "MANYHANDS_PORT", "MANYHANDS_HOST", "MANYHANDS_API_KEY"] },
+};
+
+export const isRole = (word: string): word is Role => Object.hasOwn(ROLES, word);
+
+/** The path of a role's program, beside this file: built or source, as this one is. */
+export function entryOf(role: Role): string {
+  const here = fileURLToPath(import.meta.url);
+  return join(dirname(here), "..", ROLES[role].room, `main${extname(here)}`);
+}
+
+/** What a child of this role is given of `env`; `extra` wins over it, and only names that the role may have pass. E1 */
+export function environmentFor(role: Role, env: Environment, extra: Readonly<Record<string, string>>): Record<string, string> {
+  const given: Record<string, string> = {};
+  for (const name of [...SYSTEM, ...EVERYONE, ...ROLES[role].settings]) {
+    const value = extra[name] ?? env[name];
+    if (value !== undefined && value !== "") given[name] = value;
+  }
+  return given;
+}

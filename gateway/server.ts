@@ -1,0 +1,120 @@
+// The HTTP door: routing, authentication, envelopes. It owns no state but what is in flight.
+//
+//   H1  Every answer has a `request-id`, an error's also in its body.
+//   H2  Under /v1 nothing is said before the key is checked. Unknown path: 404; known path, other method: 405.
+//   H3  A bug is a 500 that says nothing of the inside; our log has it under the request id.
+
+import type { ServerResponse } from "node:http";
+import type { ErrorRequestHandler, Express, Request, RequestHandler } from "express";
+import express from "express";
+import type { Logger } from "pino";
+import type { FaultPoint } from "../session-store/fault-point.ts";
+import { mint } from "../session-store/ids.ts";
+import { REFUSALS, Refusal } from "../session-store/refusal.ts";
+import type { SessionStore } from "../session-store/store.ts";
+import { answerOf, invalid } from "./answer.ts";
+import type { Principal } from "./authenticate.ts";
+import { makeAuthenticate } from "./authenticate.ts";
+import { addAgents } from "./http/agents.ts";
+import type { Door } from "./http/call.ts";
+import { Call, pathAdder, sendJson } from "./http/call.ts";
+import { addEnvironments } from "./http/environments.ts";
+import { addEvents } from "./http/events.ts";
+import { addSessions } from "./http/sessions.ts";
+import { addThreads } from "./http/threads.ts";
+import { Unanswered } from "./idempotency.ts";
+import { Streams } from "./stream.ts";
+
+const KEEP_ALIVE_MS = 15_000;
+const API_VERSIONS = new Set(["2026-10-21", "2023-06-01"]);
+
+export interface ServerOptions {
+  readonly store: SessionStore;
+  readonly apiKeys: readonly string[];
+  readonly log: Logger;
+  readonly fault: FaultPoint;
+  /** Is this node able to take work? Asked by /readyz, beside the store. */
+  readonly ready: () => boolean;
+  readonly keepAliveMs?: number;
+}
+
+export interface Server {
+  readonly app: Express;
+  /** Ends open streams and refuses new requests; those in flight are answered. The listener is the caller's. */
+  close(): void;
+}
+
+export function makeServer(options: ServerOptions): Server {
+  const { store, log, fault } = options;
+  const streams = new Streams(store, log, options.keepAliveMs ?? KEEP_ALIVE_MS);
+  const door: Door = { store, log, fault, streams, unanswered: new Unanswered() };
+  const authenticate = makeAuthenticate(options.apiKeys);
+  const callers = new WeakMap<Request, Principal>();
+  let isClosing = false;
+
+  const app = express();
+  app.disable("x-powered-by").disable("etag").set("query parser", false).set("case sensitive routing", true);
+  app.use((_request, response, next) => {
+    response.setHeader("request-id", mint("req"));
+    next();
+  });
+  app.get("/healthz", (_request, response) => sendJson(response, 200, { status: "ok" }));
+  app.get("/readyz", async (_request, response) => {
+    if (isClosing || !options.ready()) throw new Refusal("shutting_down", "This node is not ready.");
+    await store.ping();
+    sendJson(response, 200, { status: "ready" });
+  });
+
+  const enter: RequestHandler = (request, _response, next) => {
+    callers.set(request, authenticate(request.headers));
+    if (isClosing) throw new Refusal("shutting_down");
+    const version = request.headers["anthropic-version"];
+    if (version !== undefined && !API_VERSIONS.has(String(version))) throw invalid("anthropic-version: is not a known version");
+    next();
+  };
+  app.use("/v1", enter);
+  const add = pathAdder(app, (request, response) => {
+    const principal = callers.get(request);
+    if (!principal) throw new Error("a request reached a resource without a principal");
+    return new Call(request, response, principal, requestIdOf(response));
+  });
+  addAgents(add, door);
+  addEnvironments(add, door);
+  addSessions(add, door);
+  addEvents(add, door);
+  addThreads(add, door);
+  app.use(() => {
+    throw new Refusal("not_found", "There is no such path.");
+  });
+  app.use(answerError(log));
+
+  return {
+    app,
+    close() {
+      isClosing = true;
+      streams.close();
+    },
+  };
+}
+
+/** Express knows an error handler by its four parameters. H3 */
+function answerError(log: Logger): ErrorRequestHandler {
+  return (thrown: unknown, request, response, _next) => {
+    const requestId = requestIdOf(response);
+    // A path that can't be decoded names nothing.
+    const error = thrown instanceof URIError ? new Refusal("not_found", "There is no such path.") : thrown;
+    const { status, headers, body } = answerOf(error, requestId);
+    if (!(error instanceof Refusal)) log.error({ err: error, requestId, method: request.method }, "request.broke");
+    else if (status >= 500) log.warn({ code: error.code, detail: error.detail, requestId, status: REFUSALS[error.code].status }, "request.refused");
+    if (response.headersSent) {
+      response.destroy();
+      return;
+    }
+    for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
+    // What was not drained of an endless body would be taken for the next request.
+    if (status === 413 && !request.complete) response.setHeader("connection", "close");
+    sendJson(response, status, body);
+  };
+}
+
+const requestIdOf = (response: ServerResponse): string => String(response.getHeader("request-id"));

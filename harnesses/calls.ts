@@ -1,0 +1,209 @@
+// Runs the calls of a session in its hand, and makes of each exactly one result.
+//
+//   C1  Calls start in call order, one at a time; only read-only ones overlap.
+//   C2  A result is appended as it comes, by whoever claims the call first: its own run, or an interrupt that closes it.
+//   C3  A call of an earlier lease is asked for again under its id: the hand host answers with what it knows and never runs it twice (M1).
+//   C4  What may have run and can't be told is said so; only read-only and idempotent tools are run again.
+
+import type { HandRef, Outcome } from "../hands/hand.ts";
+import type { BrainEntry } from "../session-store/entry.ts";
+import type { EventId } from "../session-store/ids.ts";
+import { Refusal } from "../session-store/refusal.ts";
+import type { HandBinding } from "./binding.ts";
+import { errorResult, INTERRUPTED_TEXT, resultEntry } from "./entries.ts";
+import type { LeaseContext } from "./host-context.ts";
+import type { Journal } from "./journal.ts";
+import { toolsOf } from "./tools.ts";
+import type { Call } from "./view.ts";
+import { wellFormed } from "./well-formed.ts";
+
+/** How long an interrupt waits for a hand to end a call. */
+const CANCEL_MS = 5_000;
+const SETTLED_MS = 5_000;
+
+const LOST: Outcome = { type: "unknown", reason: "its sandbox was lost, with the files in it" };
+const LOST_BEFORE = "The sandbox was lost and its files are gone; this ran in a new one.";
+
+export class Calls {
+  readonly #context: LeaseContext;
+  readonly #journal: Journal;
+  readonly #binding: HandBinding;
+  readonly #queue: Call[] = [];
+  readonly #running = new Map<EventId, { readonly isReadOnly: boolean; readonly done: Promise<void> }>();
+  /** Calls that were queued in this lease. */
+  readonly #started = new Set<EventId>();
+  /** Calls that this lease sent to the hand. */
+  readonly #asked = new Set<EventId>();
+  /** Calls whose one result is being appended. C2 */
+  readonly #claimed = new Set<EventId>();
+  #wasLost = false;
+
+  constructor(context: LeaseContext, journal: Journal, binding: HandBinding) {
+    this.#context = context;
+    this.#journal = journal;
+    this.#binding = binding;
+  }
+
+  get isBusy(): boolean {
+    return this.#running.size > 0 || this.#queue.length > 0;
+  }
+
+  /** Queues what was not queued yet, in the order given, and starts what may start. C1 */
+  start(calls: readonly Call[]): void {
+    for (const call of calls) {
+      if (this.#started.has(call.id)) continue;
+      this.#started.add(call.id);
+      this.#queue.push(call);
+    }
+    this.#pump();
+  }
+
+  /** Resolves when the next running call has its result in the log; rejects when that failed. */
+  async next(): Promise<void> {
+    await Promise.race([...this.#running.values()].map(({ done }) => done));
+  }
+
+  /** Ends what runs and gives the results that close every open call; a result that exists wins over the placeholder. C2 */
+  async interrupt(): Promise<readonly BrainEntry[]> {
+    this.#queue.length = 0;
+    const open = this.#journal.view.openCalls.filter((call) => !this.#claimed.has(call.id));
+    const results = await Promise.all(open.map((call) => this.#cancel(call)));
+    // What its own run appended meanwhile needs no other result.
+    const claimed = results.filter(({ call }) => this.#claim(call.id));
+    await Promise.all([...this.#running].filter(([id]) => !claimed.some(({ call }) => call.id === id)).map(([, { done }]) => done));
+    return claimed.map(({ entry }) => entry);
+  }
+
+  /** Closes every open call without asking anyone: nobody can tell what they came to. */
+  giveUp(): readonly BrainEntry[] {
+    this.#queue.length = 0;
+    return this.#journal.view.openCalls.map((call) =>
+      errorResult(call, call.kind === "allow" || call.answer?.result === "allow" ? tellUnknown("its worker was lost") : INTERRUPTED_TEXT),
+    );
+  }
+
+  #claim(id: EventId): boolean {
+    if (this.#claimed.has(id)) return false;
+    this.#claimed.add(id);
+    return true;
+  }
+
+  #pump(): void {
+    for (;;) {
+      const call = this.#queue[0];
+      if (!call) return;
+      const isReadOnly = this.#toolOf(call)?.isReadOnly ?? false;
+      const running = [...this.#running.values()];
+      if (running.length > 0 && !(isReadOnly && running.every((one) => one.isReadOnly))) return;
+      this.#queue.shift();
+      const done = this.#run(call).finally(() => {
+        this.#running.delete(call.id);
+        this.#pump();
+      });
+      // A run that failed without a result is asked for again when its session is next looked at.
+      done.catch(() => this.#started.delete(call.id));
+      this.#running.set(call.id, { isReadOnly, done });
+    }
+  }
+
+  async #run(call: Call): Promise<void> {
+    const outcome = call.kind === "deny" ? null : await this.#execute(call);
+    if (!this.#claim(call.id)) return;
+    await this.#journal.append([outcome ? this.#entryOf(call, outcome) : errorResult(call, "This tool is disabled.")]);
+    await this.#context.fault("result-stored");
+    this.#settle(call.id);
+  }
+
+  async #execute(call: Call): Promise<Outcome> {
+    const { hands, lease, log, leaseSignal } = this.#context;
+    const tool = this.#toolOf(call);
+    const mayRerun = tool !== undefined && (tool.isReadOnly || tool.isIdempotent);
+    const isOld = call.fence !== lease.fence;
+    for (let isFirst = true; ; isFirst = false) {
+      const hand = this.#journal.view.hand;
+      if (isOld && hand?.state === "lost" && hand.position > call.position) return LOST;
+      try {
+        const ref = await this.#binding.ensure();
+        if (this.#claimed.has(call.id)) return LOST;
+        this.#asked.add(call.id);
+        const use = { id: call.id, name: call.name, input: call.input };
+        const answer = hands.execute(this.#binding.holder, ref, use, mayRerun, leaseSignal);
+        answer.catch(() => {});
+        await this.#context.fault("tool-running");
+        return await this.#answered(answer);
+      } catch (error) {
+        if (!(error instanceof Refusal) || error.code !== "hand_lost") throw error;
+        log.warn({ sessionId: lease.id, fence: lease.fence, toolUseId: call.id }, "hand.lost");
+        const wasBound = this.#journal.view.hand?.state === "bound";
+        this.#wasLost ||= wasBound;
+        await this.#binding.lose();
+        if (!wasBound || !isFirst) return { type: "failed", reason: "no sandbox can be reached" };
+      }
+    }
+  }
+
+  /** A hand that is lost while a call is in it: the call is over, and nobody can tell how. */
+  async #answered(answer: Promise<Outcome>): Promise<Outcome> {
+    try {
+      return await answer;
+    } catch (error) {
+      if (!(error instanceof Refusal) || error.code !== "hand_lost") throw error;
+      await this.#binding.lose();
+      return LOST;
+    }
+  }
+
+  async #cancel(call: Call): Promise<{ readonly call: Call; readonly entry: BrainEntry }> {
+    const placeholder = { call, entry: errorResult(call, INTERRUPTED_TEXT) };
+    const mayBeRunning = this.#asked.has(call.id) || (call.fence !== this.#context.lease.fence && call.kind !== "custom");
+    if (!mayBeRunning || !this.#binding.isBound) return placeholder;
+    const { hands, lease, leaseSignal, log } = this.#context;
+    const signal = AbortSignal.any([leaseSignal, AbortSignal.timeout(CANCEL_MS)]);
+    try {
+      const ref = await this.#within(this.#binding.ensure(), signal);
+      const outcome = await hands.cancel(this.#binding.holder, ref, call.id, signal);
+      return outcome.type === "done" ? { call, entry: this.#entryOf(call, outcome) } : placeholder;
+    } catch (error) {
+      leaseSignal.throwIfAborted();
+      log.warn({ sessionId: lease.id, fence: lease.fence, toolUseId: call.id, error }, "tool.uncancelled");
+      return placeholder;
+    }
+  }
+
+  async #within(ref: Promise<HandRef>, signal: AbortSignal): Promise<HandRef> {
+    const late = new Promise<never>((_, reject) => signal.addEventListener("abort", () => reject(signal.reason), { once: true }));
+    return await Promise.race([ref, late]);
+  }
+
+  #entryOf(call: Call, outcome: Outcome): BrainEntry {
+    switch (outcome.type) {
+      case "done": {
+        const content = wellFormed(outcome.content);
+        if (!this.#wasLost) return resultEntry(call, content, outcome.isError);
+        this.#wasLost = false;
+        return resultEntry(call, [{ type: "text", text: LOST_BEFORE }, ...content], outcome.isError);
+      }
+      case "failed":
+        return errorResult(call, `The tool failed: ${outcome.reason}`);
+      case "unknown":
+        return errorResult(call, tellUnknown(outcome.reason));
+    }
+  }
+
+  #toolOf(call: Call) {
+    return toolsOf(this.#journal.view.agent).find((tool) => tool.name === call.name);
+  }
+
+  /** Tells the hand host that the result is in the log; best effort, nobody waits for it. */
+  #settle(id: EventId): void {
+    const { hands, lease, log } = this.#context;
+    if (!this.#binding.isBound) return;
+    const signal = AbortSignal.timeout(SETTLED_MS);
+    this.#binding
+      .ensure()
+      .then((ref) => hands.settled(this.#binding.holder, ref, [id], signal))
+      .catch((error: unknown) => log.debug({ sessionId: lease.id, toolUseId: id, error }, "tool.unsettled"));
+  }
+}
+
+const tellUnknown = (reason: string): string => `The tool may have run: ${reason}. Check before you do it again.`;

@@ -1,0 +1,168 @@
+// A session's log as the messages of the Messages API.
+//
+//   C1  A reply goes back block for block as it came: order, signatures, redacted data, tool input from its original JSON text. A thinking block
+//       without a signature can never validate and is left out; so are empty texts, which the API refuses.
+//   C2  The message after a reply starts with exactly one result for each of its calls, in call order; what was said follows.
+//   C3  What was said stands where it was applied. Nothing that waits is shown.
+
+import type Anthropic from "@anthropic-ai/sdk";
+import type { HarnessSession } from "../harness.ts";
+import { ImageBudget } from "./images.ts";
+
+type Entry = ReturnType<HarnessSession["getEvents"]>[number];
+type Received = Extract<Entry, { type: "log.received" }>["event"];
+type Reply = Extract<Entry, { type: "log.reply" }>;
+type ResultContent = Extract<Entry, { type: "agent.tool_result" }>["content"];
+type MessageContent = Extract<Received, { type: "user.message" }>["content"];
+type Block = Anthropic.ContentBlockParam;
+
+/** What a call is answered with where its log holds no result: the API refuses a call without one. */
+const NO_RESULT = "No result of this call was recorded. It may or may not have run.";
+
+interface Result {
+  readonly content: ResultContent;
+  readonly is_error: boolean;
+}
+
+export function transcriptOf(entries: readonly Entry[]): Anthropic.MessageParam[] {
+  const said = new Map<string, Received>();
+  const results = new Map<string, Result>();
+  const images = new ImageBudget(entries);
+  const messages: { role: "user" | "assistant"; content: Block[] }[] = [];
+  const add = (role: "user" | "assistant", blocks: readonly Block[]) => {
+    if (blocks.length === 0) return;
+    const last = messages.at(-1);
+    if (last?.role === role) last.content.push(...blocks);
+    else messages.push({ role, content: [...blocks] });
+  };
+
+  let reply: Reply | null = null;
+  let words: Block[] = [];
+  const flush = () => {
+    add("user", [...resultBlocks(reply, results, images), ...words]);
+    words = [];
+  };
+
+  for (const entry of entries) {
+    switch (entry.type) {
+      case "log.received":
+        said.set(entry.event.id, entry.event);
+        if (entry.event.type === "user.custom_tool_result") results.set(entry.event.custom_tool_use_id, resultOf(entry.event));
+        if (entry.event.type === "user.tool_result") results.set(entry.event.tool_use_id, resultOf(entry.event));
+        break;
+      case "log.applied":
+        words.push(...wordsOf(said.get(entry.id), images));
+        break;
+      case "agent.tool_result":
+        results.set(entry.tool_use_id, entry);
+        break;
+      case "user.custom_tool_result":
+        results.set(entry.custom_tool_use_id, entry);
+        break;
+      case "log.reply":
+        flush();
+        add("assistant", replyBlocks(entry));
+        reply = entry;
+        break;
+    }
+  }
+  flush();
+  return messages;
+}
+
+function replyBlocks(reply: Reply): Block[] {
+  return reply.content.flatMap((block): Block[] => {
+    switch (block.type) {
+      case "text":
+        return block.text === "" ? [] : [{ type: "text", text: block.text }];
+      case "thinking":
+        return block.signature === "" ? [] : [{ type: "thinking", thinking: block.thinking, signature: block.signature }];
+      case "redacted_thinking":
+        return [{ type: "redacted_thinking", data: block.data }];
+      default:
+        return [{ type: "tool_use", id: block.id, name: block.name, input: inputOf(block.input_json) }];
+    }
+  });
+}
+
+/** The original input; an empty object where the text is no JSON object, which the API would refuse. */
+function inputOf(json: string): Record<string, unknown> {
+  try {
+    const input: unknown = JSON.parse(json, (_, value: unknown) => (typeof value === "string" ? value.toWellFormed() : value));
+    if (input !== null && typeof input === "object" && !Array.isArray(input)) return { ...input };
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error;
+  }
+  return {};
+}
+
+function resultBlocks(reply: Reply | null, results: ReadonlyMap<string, Result>, images: ImageBudget): Block[] {
+  return (reply?.calls ?? []).map(({ tool_use_id, event_id }): Anthropic.ToolResultBlockParam => {
+    const result = results.get(event_id);
+    if (!result) return { type: "tool_result", tool_use_id, content: [{ type: "text", text: NO_RESULT }], is_error: true };
+    const content = result.content.flatMap((block) => blockOf(block, images));
+    return { type: "tool_result", tool_use_id, content, ...(result.is_error ? { is_error: true } : {}) };
+  });
+}
+
+function resultOf(event: Extract<Received, { type: "user.custom_tool_result" | "user.tool_result" }>): Result {
+  return { content: event.content ?? [], is_error: event.is_error ?? false };
+}
+
+function wordsOf(event: Received | undefined, images: ImageBudget): Block[] {
+  if (event?.type === "user.message") return event.content.flatMap((block) => blockOf(block, images));
+  if (event?.type !== "system.message") return [];
+  // A text of the user's turn is what every model takes; the tag tells whose word it is.
+  const text = event.content.map((block) => block.text).join("\n");
+  return [{ type: "text", text: `<system>\n${text.toWellFormed()}\n</system>` }];
+}
+
+type Given = (MessageContent | ResultContent)[number];
+type Told = Anthropic.TextBlockParam | Anthropic.ImageBlockParam | Anthropic.DocumentBlockParam | Anthropic.SearchResultBlockParam;
+
+function blockOf(block: Given, images: ImageBudget): Told[] {
+  switch (block.type) {
+    case "text": {
+      const text = block.text.toWellFormed();
+      return text.trim() === "" ? [] : [{ type: "text", text }];
+    }
+    case "image":
+      return [images.blockOf(block)];
+    case "document":
+      return [documentOf(block)];
+    case "search_result":
+      return [
+        {
+          type: "search_result",
+          source: block.source.toWellFormed(),
+          title: block.title.toWellFormed(),
+          content: block.content.map(({ text }) => ({ type: "text", text: text.toWellFormed() })),
+          ...(block.citations ? { citations: { enabled: block.citations.enabled } } : {}),
+        },
+      ];
+  }
+}
+
+function documentOf(block: Extract<Given, { type: "document" }>): Anthropic.DocumentBlockParam | Anthropic.TextBlockParam {
+  const source = documentSource(block.source);
+  if (!source) return { type: "text", text: "[A document was left out: it can't be shown to the model.]" };
+  return {
+    type: "document",
+    source,
+    ...(block.title ? { title: block.title.toWellFormed() } : {}),
+    ...(block.context ? { context: block.context.toWellFormed() } : {}),
+  };
+}
+
+function documentSource(source: Extract<Given, { type: "document" }>["source"]): Anthropic.DocumentBlockParam["source"] | null {
+  switch (source.type) {
+    case "base64":
+      return source.media_type === "application/pdf" ? { type: "base64", media_type: "application/pdf", data: source.data } : null;
+    case "text":
+      return { type: "text", media_type: "text/plain", data: source.data.toWellFormed() };
+    case "url":
+      return { type: "url", url: source.url };
+    case "file":
+      return null;
+  }
+}

@@ -1,0 +1,27 @@
+// What a host needs to drive sessions; made once a worker, passed down.
+
+import type { Logger } from "pino";
+import type { Hands } from "../hands/hand.ts";
+import type { Lease } from "../session-store/due.ts";
+import type { FaultPoint } from "../session-store/fault-point.ts";
+import type { SessionStore } from "../session-store/store.ts";
+import type { MintGrant } from "./grant.ts";
+import type { Harness } from "./harness.ts";
+
+export interface HostContext {
+  readonly store: SessionStore;
+  readonly hands: Hands;
+  readonly mintGrant: MintGrant;
+  /** Where the vault proxy is. */
+  readonly vaultUrl: string;
+  readonly harness: Harness;
+  readonly log: Logger;
+  readonly fault: FaultPoint;
+}
+
+/** The host's own tie to one lease. */
+export interface LeaseContext extends HostContext {
+  readonly lease: Lease;
+  /** Aborts when the lease is lost or given back. */
+  readonly leaseSignal: AbortSignal;
+}

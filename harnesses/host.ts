@@ -1,0 +1,280 @@
+// The host drives one leased session: reads its log, brings it to rest, lets the harness think, and gives the lease back when nothing is left to do.
+//
+//   G1  Every step is read off the log (steps.ts): a host that took over goes on where the log ends.
+//   G2  A turn ends in one step with the lease, and only if nothing came meanwhile (`finish`); otherwise it goes on.
+//   G3  A throw of a harness is a failed attempt of its session; other sessions do not notice.
+//   G4  After the lease is lost nothing is written; after a shutdown the session is due again at once, its tools left running.
+
+import type { Lease } from "../session-store/due.ts";
+import type { BrainEntry } from "../session-store/entry.ts";
+import type { StopDetails, StopReason } from "../session-store/events/brain.ts";
+import { HandBinding } from "./binding.ts";
+import { Calls } from "./calls.ts";
+import { appliedEntries, errorEntry, idleEntries, rescheduledEntries, runningEntries, spanFailed } from "./entries.ts";
+import type { RunEnd } from "./harness.ts";
+import type { HostContext, LeaseContext } from "./host-context.ts";
+import { Journal } from "./journal.ts";
+import { LeaseKeeper } from "./lease-keeper.ts";
+import { retryAfter } from "./retry.ts";
+import { settleCalls } from "./settle.ts";
+import type { Step } from "./steps.ts";
+import { isSaid, nextStep } from "./steps.ts";
+import { aborted, Stop } from "./stop.ts";
+import type { Halt } from "./turn.ts";
+import { rescheduleEntries, Turn } from "./turn.ts";
+import type { LogView } from "./view.ts";
+
+/** How a lease is given back. `insists`: also when more came, unless that is an interrupt which the entries don't apply. */
+interface Ending {
+  entries(): readonly BrainEntry[];
+  readonly dueAt?: number;
+  readonly insists?: "always" | "unless_interrupted";
+}
+
+const GRANT_LIFE_USED = 0.6;
+
+/** Drives a session until its lease is given back or lost. Never rejects: what fails is logged, and another host goes on. */
+export async function drive(context: HostContext, lease: Lease, takenAt: number, shutdown: AbortSignal): Promise<void> {
+  const { log } = context;
+  const facts = { sessionId: lease.id, fence: lease.fence };
+  const host = new Host(context, lease, takenAt, shutdown);
+  try {
+    await host.drive();
+  } catch (error) {
+    if (error instanceof Stop && error.kind === "lease_lost") log.warn({ ...facts, error: error.cause }, "lease.lost");
+    else log.error({ ...facts, error }, "session.failed");
+  } finally {
+    host.close();
+  }
+}
+
+class Host {
+  readonly #context: LeaseContext;
+  readonly #shutdown: AbortSignal;
+  readonly #keeper: LeaseKeeper;
+  readonly #journal: Journal;
+  readonly #binding: HandBinding;
+  readonly #calls: Calls;
+  /** Ends what still waits for a hand when the lease is given back; the tools themselves go on. */
+  readonly #over = new AbortController();
+  #controller: AbortController | null = null;
+  #grant: { readonly text: Promise<string>; readonly until: number } | null = null;
+  #hasRecovered = false;
+
+  constructor(context: HostContext, lease: Lease, takenAt: number, shutdown: AbortSignal) {
+    this.#shutdown = shutdown;
+    this.#keeper = new LeaseKeeper(context.store, lease, takenAt, (head) => this.#journal.noteHead(head));
+    this.#context = { ...context, lease, leaseSignal: AbortSignal.any([this.#keeper.signal, this.#over.signal]) };
+    this.#journal = new Journal(context.store, lease, this.#keeper, () => this.#hearNews());
+    this.#binding = new HandBinding(this.#context, this.#journal);
+    this.#calls = new Calls(this.#context, this.#journal, this.#binding);
+  }
+
+  get #view(): LogView {
+    return this.#journal.view;
+  }
+  get #session() {
+    return { id: this.#context.lease.id, view: this.#view };
+  }
+
+  async drive(): Promise<void> {
+    const { lease, fault } = this.#context;
+    await fault("taken");
+    await this.#journal.open();
+    this.#binding.announce();
+    for (;;) {
+      this.#keeper.signal.throwIfAborted();
+      if (this.#shutdown.aborted) return this.#handOver();
+      const ending = await this.#take(nextStep(this.#view, lease.attempt));
+      if (ending && (await this.#finish(ending))) return;
+    }
+  }
+
+  close(): void {
+    this.#keeper.stop();
+    this.#journal.close();
+    this.#over.abort(new Stop("lease_lost"));
+  }
+
+  // An interrupt stops whatever the turn awaits; the rest of the news is read off the log at the next step.
+  #hearNews(): void {
+    if (this.#view.hasInterrupt) this.#controller?.abort(new Stop("interrupted"));
+  }
+
+  async #take(step: Step): Promise<Ending | null> {
+    switch (step.type) {
+      case "nothing":
+        return { entries: () => [] };
+      case "give_up":
+        return this.#giveUp();
+      case "close_span":
+        await this.#recover();
+        await this.#journal.append(spanFailed(this.#view), { isRecovery: true });
+        return null;
+      case "interrupt":
+        return this.#interrupt();
+      case "calls":
+        await this.#recover();
+        return this.#stoppable(async (controller) => {
+          await settleCalls(this.#context, this.#journal, this.#calls, controller.signal);
+          return null;
+        });
+      case "wait":
+        return { entries: () => (isSaid(this.#view, step.ids) ? [] : this.#idle({ type: "requires_action", event_ids: step.ids })) };
+      case "run":
+        return this.#stoppable((controller) => this.#run(controller));
+      case "end":
+        return { entries: () => this.#idle(step.stop, refusalDetails(step.stop)) };
+    }
+  }
+
+  async #finish(ending: Ending): Promise<boolean> {
+    await this.#context.fault("before-finish");
+    for (;;) {
+      const answer = await this.#journal.writer.finish(this.#view.head, ending.entries(), ending.dueAt);
+      if (answer === "done") return true;
+      await this.#journal.read();
+      const insists = ending.insists === "always" || (ending.insists === "unless_interrupted" && !this.#view.hasInterrupt);
+      if (!insists) return false;
+    }
+  }
+
+  /** Lets the harness think until it ends, throws, or is stopped. */
+  async #run(controller: AbortController): Promise<Ending | null> {
+    const { harness } = this.#context;
+    const from = this.#view.head;
+    const turn = new Turn(this.#context, this.#journal, this.#calls, controller, () => this.#grantText());
+    const stop = aborted(controller.signal);
+    try {
+      const running = harness.run(turn);
+      running.catch(() => {});
+      const end = await Promise.race([running, stop.promise]);
+      await turn.end();
+      if (end.type === "stopped" && turn.halt) return this.#halted(turn.halt);
+      if (this.#view.head === from) throw new Error("The harness ended its run without doing anything.");
+      return this.#ended(end);
+    } catch (error) {
+      await turn.end();
+      if (turn.halt) return this.#halted(turn.halt);
+      throw error;
+    } finally {
+      stop.off();
+    }
+  }
+
+  #ended(end: RunEnd): Ending | null {
+    if (end.type === "stopped") throw new Error("The harness stopped without being told to.");
+    const { messages, hasInterrupt, openCalls } = this.#view;
+    if (end.type === "waiting" || hasInterrupt || openCalls.length > 0) return null;
+    if (end.type === "end_turn") return messages.length > 0 ? null : { entries: () => this.#idle({ type: "end_turn" }) };
+    const details: StopDetails = { type: "refusal", category: end.category, explanation: end.explanation };
+    return { entries: () => this.#idle({ type: "refusal" }, details) };
+  }
+
+  #halted(halt: Halt): Ending {
+    if (halt.type === "exhausted") return this.#exhausted(halt.error, () => spanFailed(this.#view));
+    const { id, view } = this.#session;
+    return { entries: () => rescheduleEntries(id, view, halt.error), dueAt: halt.dueAt, insists: "unless_interrupted" };
+  }
+
+  /** Ends a turn for good: what waits is flushed, the next message starts afresh. */
+  #exhausted(error: Halt["error"], before: () => readonly BrainEntry[]): Ending {
+    return {
+      entries: () => [
+        ...(this.#view.status === "idle" ? runningEntries(this.#session) : []),
+        ...before(),
+        errorEntry(error, "exhausted"),
+        ...appliedEntries(this.#view.waiting),
+        ...this.#idle({ type: "retries_exhausted" }),
+      ],
+      insists: "always",
+    };
+  }
+
+  #giveUp(): Ending {
+    const { lease, log } = this.#context;
+    log.error({ sessionId: lease.id, fence: lease.fence, attempt: lease.attempt }, "session.given_up");
+    const error = { type: "unknown_error", message: `The session's worker failed ${lease.attempt} times in a row; the turn was ended.` } as const;
+    return this.#exhausted(error, () => [...spanFailed(this.#view), ...this.#calls.giveUp()]);
+  }
+
+  /** Closes what is open and applies what waits, in arrival order, up to the last interrupt; what came after it starts the next turn. */
+  async #interrupt(): Promise<Ending> {
+    await this.#journal.append(await this.#calls.interrupt());
+    const isFresh = this.#view.status === "idle" && this.#view.lastStop?.type !== "requires_action";
+    return {
+      entries: () => {
+        const { waiting } = this.#view;
+        const last = waiting.findLastIndex(({ event }) => event.type === "user.interrupt");
+        const opening = isFresh ? runningEntries(this.#session) : [];
+        return [...opening, ...appliedEntries(waiting.slice(0, last + 1)), ...this.#idle({ type: "end_turn" })];
+      },
+    };
+  }
+
+  async #handOver(): Promise<void> {
+    await this.#journal.writer.idle();
+    const entries = this.#view.status === "running" ? [...spanFailed(this.#view), ...rescheduledEntries(this.#session)] : spanFailed(this.#view);
+    await this.#journal.writer.release(entries, Date.now());
+  }
+
+  /** Runs a step that an interrupt, a lost lease or a shutdown may stop; a failure of its own is a failed attempt. G3 */
+  async #stoppable(step: (controller: AbortController) => Promise<Ending | null>): Promise<Ending | null> {
+    const controller = new AbortController();
+    const offs = [this.#keeper.signal, this.#shutdown].map((source) => passOn(source, controller));
+    this.#controller = controller;
+    this.#hearNews();
+    try {
+      return await step(controller);
+    } catch (error) {
+      this.#keeper.signal.throwIfAborted();
+      if (controller.signal.aborted) return null;
+      return this.#failed(error);
+    } finally {
+      this.#controller = null;
+      for (const off of offs) off();
+    }
+  }
+
+  #failed(error: unknown): Ending {
+    const { lease, log, harness } = this.#context;
+    log.error({ sessionId: lease.id, fence: lease.fence, harness: harness.name, error }, "harness.failed");
+    const failure = { type: "unknown_error", message: "The turn failed inside the harness.", isTransient: true } as const;
+    const retry = retryAfter(failure, this.#view.failures, Math.random);
+    const told = { type: failure.type, message: failure.message };
+    return this.#halted(
+      retry.type === "wait" ? { type: "reschedule", error: told, dueAt: Date.now() + retry.ms } : { type: "exhausted", error: told },
+    );
+  }
+
+  #idle(stop: StopReason, details: StopDetails = null): readonly BrainEntry[] {
+    return idleEntries(this.#session, stop, details, Date.now());
+  }
+
+  async #recover(): Promise<void> {
+    if (this.#hasRecovered) return;
+    this.#hasRecovered = true;
+    await this.#context.fault("recovering");
+  }
+
+  #grantText(): Promise<string> {
+    if (!this.#grant || this.#grant.until < performance.now()) {
+      const { lease, mintGrant } = this.#context;
+      const minted = mintGrant({ session: lease.id, fence: lease.fence, vaults: this.#view.vaultIds });
+      this.#grant = { text: minted.text, until: performance.now() + minted.lifeMs * GRANT_LIFE_USED };
+    }
+    return this.#grant.text;
+  }
+}
+
+// What was lost with a worker between a refusal and its idle is the provider's wording, not the fact.
+function refusalDetails(stop: StopReason): StopDetails {
+  return stop.type === "refusal" ? { type: "refusal", category: null, explanation: null } : null;
+}
+
+function passOn(source: AbortSignal, controller: AbortController): () => void {
+  const pass = () => controller.abort(source.reason);
+  if (source.aborted) pass();
+  source.addEventListener("abort", pass, { once: true });
+  return () => source.removeEventListener("abort", pass);
+}

@@ -1,0 +1,136 @@
+// The log of one leased session: read to its head, kept up to date by bells, renewals and our own appends, and written by the one writer.
+//
+//   J1  The view has every entry up to its head; an append of ours that skips entries of others is followed by a read of the gap.
+//   J2  News (what others wrote) is told after it is in the view. A lost bell is healed by the next renewal.
+
+import type { Lease } from "../session-store/due.ts";
+import type { BrainEntry, Stored } from "../session-store/entry.ts";
+import type { Position } from "../session-store/ids.ts";
+import { Refusal } from "../session-store/refusal.ts";
+import type { Bell, SessionStore } from "../session-store/store.ts";
+import { pause } from "./stop.ts";
+import { LogView } from "./view.ts";
+import type { Tenure } from "./writer.ts";
+import { Writer } from "./writer.ts";
+
+const PAGE = 500;
+const READ_RETRY_MS = 100;
+
+export class Journal {
+  readonly view = new LogView();
+  readonly writer: Writer;
+  readonly #store: SessionStore;
+  readonly #lease: Lease;
+  readonly #tenure: Tenure;
+  readonly #onNews: () => void;
+  #reading: Promise<void> | null = null;
+  #isStale = false;
+  #rung = 0;
+  #waiters = new Set<() => void>();
+  #hush = () => {};
+
+  constructor(store: SessionStore, lease: Lease, tenure: Tenure, onNews: () => void) {
+    this.#store = store;
+    this.#lease = lease;
+    this.#tenure = tenure;
+    this.#onNews = onNews;
+    this.writer = new Writer(store, lease, tenure, (stored) => this.#absorb(stored));
+  }
+
+  /** Listens, then reads to the head. */
+  async open(): Promise<void> {
+    const [hush] = await Promise.all([this.#store.listen(this.#lease.id, (bell) => this.#hear(bell)), this.read()]);
+    this.#hush = hush;
+  }
+
+  close(): void {
+    this.writer.close();
+    this.#hush();
+  }
+
+  append(entries: readonly BrainEntry[], options?: { readonly isRecovery?: boolean }): Promise<readonly Stored[]> {
+    return this.writer.append(entries, options);
+  }
+
+  /** The log's head as someone told it: reads on if it is news. */
+  noteHead(head: Position): void {
+    this.#rung = Math.max(this.#rung, head);
+    this.#readIfRung();
+  }
+
+  /** Reads everything that is there by now. */
+  async read(): Promise<void> {
+    this.#isStale = true;
+    this.#reading ??= this.#readOn().finally(() => {
+      this.#reading = null;
+    });
+    await this.#reading;
+  }
+
+  /** Resolves at the next entry that someone else wrote. */
+  news(): { readonly promise: Promise<void>; readonly off: () => void } {
+    let waiter = () => {};
+    const promise = new Promise<void>((resolve) => {
+      waiter = () => resolve();
+      this.#waiters.add(waiter);
+    });
+    return { promise, off: () => this.#waiters.delete(waiter) };
+  }
+
+  get #wanted(): number {
+    return Math.max(this.#rung, this.#lease.head);
+  }
+
+  #hear(bell: Bell): void {
+    if (bell.type === "head") this.noteHead(bell.head);
+    else if (bell.type === "look") this.#look();
+  }
+
+  // While an append of ours is on its way the bell is most likely its own: the append's answer settles it.
+  #readIfRung(): void {
+    if (this.#rung > this.view.head && !this.writer.isBusy && this.#reading === null) this.#look();
+  }
+
+  #look(): void {
+    this.read().catch((cause: unknown) => this.#tenure.lose(cause));
+  }
+
+  async #absorb(stored: readonly Stored[]): Promise<void> {
+    if (this.#reading) await this.#reading;
+    const last = stored.at(-1)?.position ?? 0;
+    this.#rung = Math.max(this.#rung, last);
+    if (!this.view.fold(stored)) await this.read();
+    if (this.view.head < last) throw new Error("The store does not show what it said it stored.");
+    if (this.#rung > this.view.head) this.#look();
+  }
+
+  async #readOn(): Promise<void> {
+    while (this.#isStale) {
+      this.#isStale = false;
+      const from = this.view.head;
+      const page = await this.#readPage(from);
+      this.view.fold(page);
+      // The last page needs no second look: what came after it rings.
+      if (page.length === PAGE || (page.length > 0 && this.view.head < this.#wanted)) this.#isStale = true;
+      if (page.some((one) => one.fence !== this.#lease.fence)) this.#tell();
+    }
+  }
+
+  async #readPage(after: Position): Promise<readonly Stored[]> {
+    for (;;) {
+      try {
+        return await this.#store.getEvents(this.#lease.id, { after, limit: PAGE });
+      } catch (error) {
+        const isPassing = error instanceof Refusal && (error.code === "store_busy" || error.code === "store_in_doubt");
+        if (!isPassing || !this.#tenure.isAlive()) throw error;
+      }
+      await pause(READ_RETRY_MS, this.#tenure.signal);
+    }
+  }
+
+  #tell(): void {
+    this.#onNews();
+    for (const waiter of this.#waiters) waiter();
+    this.#waiters.clear();
+  }
+}

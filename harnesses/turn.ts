@@ -1,0 +1,202 @@
+// One run of a harness: the session as the harness sees it. What it may ask for, and what the host makes of it.
+//
+//   U1  Nothing is written before `begin`, and nothing after the turn was stopped.
+//   U2  `begin` is the safe point: what waits is applied there, and its append runs beside the model request; `respond` and `fail` await it.
+//   U3  The retry budget and the limits of a turn are the host's: `fail` and `respond` decide, the harness returns.
+
+import type { BrainEntry, Stored } from "../session-store/entry.ts";
+import type { SessionError } from "../session-store/events/brain.ts";
+import type { AgentSnapshot } from "../session-store/events/log.ts";
+import type { SessionId } from "../session-store/ids.ts";
+import { mintEvent } from "../session-store/ids.ts";
+import type { Calls } from "./calls.ts";
+import { appliedEntries, errorEntry, rescheduledEntries, runningEntries, spanFailed } from "./entries.ts";
+import type { HarnessSession, ModelFailure, PreviewPiece, Reply, Responded, Span, ToolDescriptor, ToolResult } from "./harness.ts";
+import type { LeaseContext } from "./host-context.ts";
+import type { Journal } from "./journal.ts";
+import { Previews } from "./previews.ts";
+import { replyEntries } from "./respond.ts";
+import { IN_PROCESS_WAIT_MAX_MS, retryAfter } from "./retry.ts";
+import { settleCalls } from "./settle.ts";
+import { pause, Stop } from "./stop.ts";
+import { toolsOf } from "./tools.ts";
+import type { LogView } from "./view.ts";
+
+/** Replies with calls in one turn. */
+const ROUNDS_MAX = 500;
+/** Replies in a row that were cut off inside a call. */
+const TRUNCATED_MAX = 3;
+const NOTE_BYTES_MAX = 262_144;
+
+/** How the host ends a turn that may not go on. */
+export type Halt =
+  | { readonly type: "exhausted"; readonly error: Omit<SessionError, "retry_status"> }
+  | { readonly type: "reschedule"; readonly error: Omit<SessionError, "retry_status">; readonly dueAt: number };
+
+interface OpenSpan extends Span {
+  readonly previews: Previews;
+  readonly opening: Promise<unknown>;
+  readonly entries: readonly BrainEntry[];
+  isOpened: boolean;
+  streaming: Promise<void> | null;
+}
+
+export class Turn implements HarnessSession {
+  readonly #context: LeaseContext;
+  readonly #journal: Journal;
+  readonly #calls: Calls;
+  readonly #controller: AbortController;
+  readonly #grant: () => Promise<string>;
+  #span: OpenSpan | null = null;
+  #halt: Halt | null = null;
+
+  constructor(context: LeaseContext, journal: Journal, calls: Calls, controller: AbortController, grant: () => Promise<string>) {
+    this.#context = context;
+    this.#journal = journal;
+    this.#calls = calls;
+    this.#controller = controller;
+    this.#grant = grant;
+  }
+
+  get id(): SessionId {
+    return this.#context.lease.id;
+  }
+  get agent(): AgentSnapshot {
+    return this.#view.agent;
+  }
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+  /** Set when `fail` said "stop" or a limit was reached. */
+  get halt(): Halt | null {
+    return this.#halt;
+  }
+  get #view(): LogView {
+    return this.#journal.view;
+  }
+
+  async model(): Promise<{ readonly baseURL: string; readonly grant: string }> {
+    return { baseURL: `${this.#context.vaultUrl}/model`, grant: await this.#grant() };
+  }
+
+  getEvents(slice: { readonly types?: readonly string[] } = {}): readonly Stored["entry"][] {
+    const stored = this.#view.entries.map(({ entry }) => entry);
+    const all = this.#span && !this.#span.isOpened ? [...stored, ...this.#span.entries] : stored;
+    const { types } = slice;
+    return types ? all.filter(({ type }) => types.includes(type)) : all;
+  }
+
+  async listTools(): Promise<readonly ToolDescriptor[]> {
+    return toolsOf(this.agent);
+  }
+
+  async begin(): Promise<Span> {
+    this.signal.throwIfAborted();
+    if (this.#span) throw new Error("A span is open: respond or fail first.");
+    if (this.#view.openCalls.length > 0) throw new Error("Calls are open: the model can't be asked.");
+    const span = { id: mintEvent(), messageId: mintEvent() };
+    const entries: BrainEntry[] = [
+      ...runningEntries({ id: this.id, view: this.#view }),
+      ...appliedEntries(this.#view.messages),
+      { id: span.id, type: "span.model_request_start" },
+    ];
+    const { store, lease } = this.#context;
+    const previews = new Previews(span.messageId, (preview) => store.preview(lease.id, { ...preview, fence: lease.fence, span: span.id }));
+    const opening = this.#journal.append(entries).then(() => {
+      open.isOpened = true;
+    });
+    const open: OpenSpan = { ...span, previews, opening, entries, isOpened: false, streaming: null };
+    opening.catch(() => {});
+    this.#span = open;
+    return span;
+  }
+
+  preview(span: Span, piece: PreviewPiece): void {
+    const open = this.#span;
+    if (open?.id !== span.id || this.signal.aborted) return;
+    open.streaming ??= this.#context.fault("model-streaming");
+    open.previews.add(piece);
+  }
+
+  async respond(span: Span, reply: Reply): Promise<Responded> {
+    const open = await this.#close(span);
+    const { agent } = this;
+    const context = { harness: this.#context.harness.name, agent, tools: toolsOf(agent), span: span.id, messageId: span.messageId };
+    await this.#journal.append(replyEntries({ ...context, thinkingId: (index) => open.previews.thinkingId(index) }, reply));
+    await this.#context.fault("reply-stored");
+    await settleCalls(this.#context, this.#journal, this.#calls, this.signal);
+    if (this.#view.openCalls.length > 0) return { results: [], waiting: true };
+    this.#checkLimits();
+    return { results: this.#results(), waiting: false };
+  }
+
+  async fail(span: Span, failure: ModelFailure): Promise<"again" | "stop"> {
+    await this.#close(span);
+    const { view } = this.#journal;
+    const error = { type: failure.type, message: failure.message };
+    const retry = retryAfter(failure, view.failures, Math.random);
+    const { log, lease } = this.#context;
+    log.warn({ sessionId: lease.id, fence: lease.fence, type: failure.type, failures: view.failures + 1, retry: retry.type }, "model.failed");
+    if (retry.type === "exhausted") this.#halt = { type: "exhausted", error };
+    else if (retry.ms > IN_PROCESS_WAIT_MAX_MS) this.#halt = { type: "reschedule", error, dueAt: Date.now() + retry.ms };
+    if (this.#halt || retry.type === "exhausted") return "stop";
+    await this.#journal.append([...spanFailed(view), errorEntry(error, "retrying")]);
+    await pause(retry.ms, this.signal);
+    return "again";
+  }
+
+  async note(data: unknown): Promise<void> {
+    this.signal.throwIfAborted();
+    const text = JSON.stringify(data) ?? "null";
+    if (Buffer.byteLength(text) > NOTE_BYTES_MAX) throw new Error(`A note holds at most ${NOTE_BYTES_MAX} bytes.`);
+    await this.#journal.append([{ type: "log.note", harness: this.#context.harness.name, data }]);
+  }
+
+  /** The run is over, whatever way: nothing more is sent, and what was on its way is in the log. */
+  async end(): Promise<void> {
+    this.#span?.previews.end();
+    this.#span = null;
+    await this.#journal.writer.idle();
+  }
+
+  async #close(span: Span): Promise<OpenSpan> {
+    const open = this.#span;
+    if (open?.id !== span.id) throw new Error("This span is not open.");
+    open.previews.end();
+    await open.opening;
+    await open.streaming;
+    this.signal.throwIfAborted();
+    this.#span = null;
+    return open;
+  }
+
+  #checkLimits(): void {
+    const { truncatedInRow, rounds } = this.#view;
+    if (truncatedInRow >= TRUNCATED_MAX)
+      this.#stopWith({
+        type: "model_request_failed_error",
+        message: `The model's reply was cut off by the output token limit inside a tool call ${TRUNCATED_MAX} times in a row.`,
+      });
+    if (rounds >= ROUNDS_MAX)
+      this.#stopWith({ type: "tool_use_limit_reached_error", message: `The turn reached its limit of ${ROUNDS_MAX} tool rounds.` });
+  }
+
+  #stopWith(error: Omit<SessionError, "retry_status">): never {
+    this.#halt = { type: "exhausted", error };
+    const stop = new Stop("limit");
+    this.#controller.abort(stop);
+    throw stop;
+  }
+
+  #results(): readonly ToolResult[] {
+    return (this.#view.lastReply?.calls ?? []).flatMap(({ tool_use_id, event_id }) => {
+      const result = this.#view.result(event_id);
+      return result ? [{ tool_use_id, ...result }] : [];
+    });
+  }
+}
+
+/** The entries that take a failed session out of the worker's hands until `dueAt`. */
+export function rescheduleEntries(id: SessionId, view: LogView, error: Omit<SessionError, "retry_status">): readonly BrainEntry[] {
+  return [...spanFailed(view), errorEntry(error, "retrying"), ...rescheduledEntries({ id, view })];
+}

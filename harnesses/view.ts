@@ -1,0 +1,270 @@
+// A session's log as its host holds it in memory: what the entries come to, folded one by one.
+//
+//   V1  The fold depends on the entries and their order alone: every host that read the log has the same view.
+//   V2  Positions are dense: an entry that is known is skipped, one that would leave a gap is refused.
+
+import type { Stored } from "../session-store/entry.ts";
+import type { ModelUsage, SessionUsage, StopReason } from "../session-store/events/brain.ts";
+import { NO_USAGE } from "../session-store/events/brain.ts";
+import type { ClientEvent } from "../session-store/events/client.ts";
+import type { ResultBlock } from "../session-store/events/content.ts";
+import type { AgentSnapshot, LogReply } from "../session-store/events/log.ts";
+import type { EventId, Fence, Position } from "../session-store/ids.ts";
+import { position } from "../session-store/ids.ts";
+
+type Confirmation = Extract<ClientEvent, { type: "user.tool_confirmation" }>;
+
+/** A call without a result. */
+export interface Call {
+  readonly id: EventId;
+  readonly kind: "allow" | "ask" | "deny" | "custom";
+  readonly name: string;
+  readonly input: unknown;
+  readonly position: Position;
+  /** Of the lease that wrote it: an older one may have asked for it already. */
+  readonly fence: Fence;
+  /** What a client said to an `ask` call, and whether it took effect. */
+  readonly answer: { readonly result: "allow" | "deny"; readonly isApplied: boolean } | null;
+}
+
+/** A received event that waits for a brain. */
+export interface Waiting {
+  readonly position: Position;
+  readonly event: ClientEvent;
+}
+
+export interface CallResult {
+  readonly content: readonly ResultBlock[];
+  readonly is_error: boolean;
+}
+
+export interface BoundHand {
+  readonly hand: string;
+  readonly host: string;
+  readonly state: "bound" | "lost";
+  readonly position: Position;
+}
+
+export class LogView {
+  readonly #entries: Stored[] = [];
+  readonly #calls = new Map<EventId, Call>();
+  readonly #waiting = new Map<EventId, Waiting>();
+  #results = new Map<string, CallResult>();
+  #agent: AgentSnapshot | null = null;
+  #usage: SessionUsage = NO_USAGE;
+  #longCacheTokens = 0;
+  #activeMs = 0;
+  #runningSince: number | null = null;
+
+  environmentId = "";
+  vaultIds: readonly string[] = [];
+  status: "idle" | "running" | "rescheduled" = "idle";
+  lastStop: StopReason | null = null;
+  isTerminated = false;
+  openSpan: EventId | null = null;
+  hand: BoundHand | null = null;
+  lastReply: LogReply | null = null;
+  /** Something was said or came to a result since the last reply: the model has something to answer. */
+  hasQuestion = false;
+  /** Failed attempts in a row: `session.error` retrying since a reply, a result or an idle. */
+  failures = 0;
+  /** Hand-overs that wrote `session.status_rescheduled` since the last progress: takes that are no crash. */
+  handOvers = 0;
+  /** Replies with calls in this turn. */
+  rounds = 0;
+  /** Replies in a row that were cut off inside a call. */
+  truncatedInRow = 0;
+
+  get head(): Position {
+    return position(this.#entries.length);
+  }
+  get entries(): readonly Stored[] {
+    return this.#entries;
+  }
+  get agent(): AgentSnapshot {
+    if (!this.#agent) throw new Error("The log has no log.created.");
+    return this.#agent;
+  }
+  /** Calls without a result, in call order. */
+  get openCalls(): readonly Call[] {
+    return [...this.#calls.values()];
+  }
+  call(id: EventId): Call | undefined {
+    return this.#calls.get(id);
+  }
+  /** Results of the last reply's calls. */
+  result(id: EventId): CallResult | undefined {
+    return this.#results.get(id);
+  }
+  /** What waits for a brain, in arrival order. */
+  get waiting(): readonly Waiting[] {
+    return [...this.#waiting.values()];
+  }
+  get messages(): readonly Waiting[] {
+    return this.waiting.filter(({ event }) => event.type === "user.message" || event.type === "system.message");
+  }
+  get confirmations(): readonly (Waiting & { readonly event: Confirmation })[] {
+    return this.waiting.filter((one): one is Waiting & { event: Confirmation } => one.event.type === "user.tool_confirmation");
+  }
+  get hasInterrupt(): boolean {
+    return this.waiting.some(({ event }) => event.type === "user.interrupt");
+  }
+  /** Cumulative usage, with the time that has been active until `now`. */
+  usage(now: number): SessionUsage {
+    const running = this.#runningSince === null ? 0 : Math.max(0, now - this.#runningSince);
+    return { ...this.#usage, active_seconds: Math.round(this.#activeMs + running) / 1000 };
+  }
+
+  /** Takes entries in order; false at the first one that would leave a gap. V2 */
+  fold(entries: readonly Stored[]): boolean {
+    for (const stored of entries) {
+      if (stored.position <= this.head) continue;
+      if (stored.position > this.head + 1) return false;
+      this.#entries.push(stored);
+      this.#take(stored);
+    }
+    return true;
+  }
+
+  #take(stored: Stored): void {
+    const { entry, at } = stored;
+    switch (entry.type) {
+      case "log.created":
+        this.#agent = entry.agent;
+        this.environmentId = entry.environment_id;
+        this.vaultIds = entry.vault_ids;
+        break;
+      case "session.updated":
+        if (entry.agent) this.#agent = entry.agent;
+        break;
+      case "log.received":
+        this.#receive(stored, entry.event, entry.waits);
+        break;
+      case "log.applied":
+        this.#apply(entry.id);
+        break;
+      case "log.reply":
+        this.#reply(entry);
+        break;
+      case "log.hand":
+        this.hand = { hand: entry.hand, host: entry.host, state: entry.state, position: stored.position };
+        break;
+      case "agent.tool_use":
+        this.#open(stored, entry.id, entry.evaluated_permission, entry.name, entry.input);
+        break;
+      case "agent.custom_tool_use":
+        this.#open(stored, entry.id, "custom", entry.name, entry.input);
+        break;
+      case "agent.tool_result":
+        this.#progress();
+        this.#close(entry.tool_use_id, entry);
+        break;
+      case "user.custom_tool_result":
+        this.#close(entry.custom_tool_use_id, entry);
+        break;
+      case "span.model_request_start":
+        this.openSpan = entry.id;
+        break;
+      case "span.model_request_end":
+        this.openSpan = null;
+        this.#count(entry.model_usage);
+        break;
+      case "session.error":
+        if (entry.error.retry_status.type === "retrying") this.failures += 1;
+        break;
+      case "session.status_running":
+        this.status = "running";
+        this.#runningSince = at;
+        break;
+      case "session.status_rescheduled":
+        this.status = "rescheduled";
+        this.handOvers += 1;
+        this.#rest(at);
+        break;
+      case "session.status_idle":
+        this.status = "idle";
+        this.lastStop = entry.stop_reason;
+        this.failures = 0;
+        this.rounds = 0;
+        this.truncatedInRow = 0;
+        this.#rest(at);
+        break;
+      case "session.status_terminated":
+        this.isTerminated = true;
+        this.#rest(at);
+        break;
+      default:
+        break;
+    }
+  }
+
+  #receive(stored: Stored, event: ClientEvent, waits: boolean): void {
+    if (event.type !== "user.interrupt" || waits) this.handOvers = 0;
+    if (waits) this.#waiting.set(event.id, { position: stored.position, event });
+    if (event.type === "user.tool_confirmation") this.#answer(event, false);
+    if (event.type === "user.custom_tool_result") this.#close(event.custom_tool_use_id, resultOf(event));
+    if (event.type === "user.tool_result") this.#close(event.tool_use_id, resultOf(event));
+  }
+
+  #apply(id: EventId): void {
+    const event = this.#waiting.get(id)?.event;
+    this.#waiting.delete(id);
+    if (event?.type === "user.tool_confirmation") this.#answer(event, true);
+    if (event?.type === "user.message" || event?.type === "system.message") this.hasQuestion = true;
+  }
+
+  #answer(event: Confirmation, isApplied: boolean): void {
+    const call = this.#calls.get(event.tool_use_id as EventId);
+    if (call) this.#calls.set(call.id, { ...call, answer: { result: event.result, isApplied } });
+  }
+
+  #reply(reply: LogReply): void {
+    this.#progress();
+    this.lastReply = reply;
+    this.#results = new Map();
+    this.hasQuestion = false;
+    this.#longCacheTokens = reply.usage.cache_creation_1h_input_tokens ?? 0;
+    if (reply.calls.length > 0) this.rounds += 1;
+    this.truncatedInRow = reply.stop_reason === "max_tokens" && reply.content.at(-1)?.type === "tool_use" ? this.truncatedInRow + 1 : 0;
+  }
+
+  #open(stored: Stored, id: EventId, kind: Call["kind"], name: string, input: unknown): void {
+    this.#calls.set(id, { id, kind, name, input, position: stored.position, fence: stored.fence, answer: null });
+  }
+
+  #close(id: string, result: CallResult): void {
+    this.#calls.delete(id as EventId);
+    this.#results.set(id, { content: result.content, is_error: result.is_error });
+    this.hasQuestion = true;
+  }
+
+  #progress(): void {
+    this.failures = 0;
+    this.handOvers = 0;
+  }
+
+  #rest(at: number): void {
+    if (this.#runningSince !== null) this.#activeMs += Math.max(0, at - this.#runningSince);
+    this.#runningSince = null;
+  }
+
+  #count(used: ModelUsage): void {
+    const long = Math.min(this.#longCacheTokens, used.cache_creation_input_tokens);
+    this.#longCacheTokens = 0;
+    const { cache_creation: cache } = this.#usage;
+    this.#usage = {
+      ...this.#usage,
+      input_tokens: this.#usage.input_tokens + used.input_tokens,
+      output_tokens: this.#usage.output_tokens + used.output_tokens,
+      cache_read_input_tokens: this.#usage.cache_read_input_tokens + used.cache_read_input_tokens,
+      cache_creation: {
+        ephemeral_5m_input_tokens: cache.ephemeral_5m_input_tokens + used.cache_creation_input_tokens - long,
+        ephemeral_1h_input_tokens: cache.ephemeral_1h_input_tokens + long,
+      },
+    };
+  }
+}
+
+function resultOf(event: { content?: readonly ResultBlock[] | null | undefined; is_error?: boolean | null | undefined }): CallResult {
+  return { content: event.content ?? [], is_error: event.is_error ?? false };
+}

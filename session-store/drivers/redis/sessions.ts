@@ -1,0 +1,155 @@
+// Sessions and their logs: each call one step, or one read.
+
+import { randomUUID } from "node:crypto";
+import type { Lease } from "../../due.ts";
+import { effectsOfAll } from "../../effects.ts";
+import type { BrainEntry, OutsideEntry, Stored } from "../../entry.ts";
+import type { Fence, Position, SessionId } from "../../ids.ts";
+import { position } from "../../ids.ts";
+import { Refusal } from "../../refusal.ts";
+import type { SessionRecord } from "../../session.ts";
+import type { NewSession, ReceiveOptions, Slice } from "../../store.ts";
+import { appended, blockOf, eventIdOf, placed, readStored, refused, storedOf } from "./append.ts";
+import type { Commands } from "./commands.ts";
+import { DUE_BELL, indexKey, keysOf, partitionOf, retryKey } from "./keys.ts";
+import { knownRecord } from "./record.ts";
+import { list, text, whole } from "./reply.ts";
+
+const PAGE_ENTRIES = 500;
+const PAGE_BYTES = 4 * 1024 * 1024;
+/** How many entries one step looks at, at most: other callers wait meanwhile. */
+const LOOK_ENTRIES = 2_000;
+const RETRY_DIGEST_MS = 60_000;
+const OUTSIDE = 0 as Fence;
+
+export class Sessions {
+  readonly #commands: Commands;
+
+  constructor(commands: Commands) {
+    this.#commands = commands;
+  }
+
+  async create({ id, created, entries, digest = "" }: NewSession): Promise<SessionRecord> {
+    const keys = keysOf(id);
+    const index = indexKey(partitionOf(id), created.workspace);
+    const all = [created, ...entries];
+    const effects = effectsOfAll(all);
+    const ids = distinctIds(entries);
+    const answer = await this.#commands.step(
+      "create",
+      [keys.log, keys.meta, keys.due, keys.ids, index],
+      [id, keys.bell, DUE_BELL, created.workspace, digest, flag(effects.wakes), ids.length, ...ids, ...blockOf(all, effects, false)],
+    );
+    if (answer.word !== "ok") throw refused(answer);
+    return knownRecord(answer.rest[0]);
+  }
+
+  async receive(id: SessionId, entries: readonly OutsideEntry[], options: ReceiveOptions = {}): Promise<readonly Stored[] | "moved"> {
+    const { gate, onlyIdle = false, digest = "", retryDigest } = options;
+    const keys = keysOf(id);
+    const effects = effectsOfAll(entries);
+    const ids = distinctIds(entries);
+    const answer = await this.#commands.step(
+      "receive",
+      [keys.log, keys.meta, keys.due, keys.ids, retryKey(id, retryDigest ?? "")],
+      [
+        ...[id, keys.bell, DUE_BELL, gate ?? "", flag(onlyIdle), digest, retryDigest === undefined ? 0 : RETRY_DIGEST_MS],
+        ...[flag(effects.wakes), flag(effects.isUrgent), ids.length, ...ids],
+        ...blockOf(entries, effects, effects.isProgress),
+      ],
+    );
+    const [first, second] = answer.rest;
+    switch (answer.word) {
+      case "ok":
+        return placed(entries, whole(first), whole(second), OUTSIDE);
+      case "known":
+        return list(first).map(storedOf);
+      case "moved":
+        return "moved";
+      default:
+        throw refused(answer);
+    }
+  }
+
+  async emitEvents(lease: Lease, n: number, entries: readonly BrainEntry[], isRecovery: boolean): Promise<readonly Stored[]> {
+    const keys = keysOf(lease.id);
+    const effects = effectsOfAll(entries);
+    const block = blockOf(entries, effects, effects.isProgress && !isRecovery);
+    const answer = await this.#commands.step("emit-events", [keys.log, keys.meta], [lease.fence, n, keys.bell, ...block]);
+    return appended(answer, entries, lease.fence);
+  }
+
+  async finish(lease: Lease, n: number, seen: Position, entries: readonly BrainEntry[], dueAt?: number): Promise<readonly Stored[] | "more"> {
+    const keys = keysOf(lease.id);
+    const effects = effectsOfAll(entries);
+    const answer = await this.#commands.step(
+      "finish",
+      [keys.log, keys.meta, keys.due],
+      [lease.fence, n, keys.bell, DUE_BELL, lease.id, seen, dueAt ?? "", ...blockOf(entries, effects, effects.isProgress)],
+    );
+    return answer.word === "more" ? "more" : appended(answer, entries, lease.fence);
+  }
+
+  async release(lease: Lease, n: number, entries: readonly BrainEntry[], dueAt: number): Promise<readonly Stored[]> {
+    const keys = keysOf(lease.id);
+    const effects = effectsOfAll(entries);
+    const answer = await this.#commands.step(
+      "release",
+      [keys.log, keys.meta, keys.due],
+      [lease.fence, n, keys.bell, DUE_BELL, lease.id, dueAt, ...blockOf(entries, effects, effects.isProgress)],
+    );
+    return appended(answer, entries, lease.fence);
+  }
+
+  async getEvents(id: SessionId, { after, before, types, order = "asc", limit: wanted = PAGE_ENTRIES }: Slice): Promise<readonly Stored[]> {
+    const limit = types?.length === 0 ? 0 : wanted;
+    const keys = keysOf(id);
+    const page: Stored[] = [];
+    let bytes = 0;
+    let low = after === undefined ? 1 : after + 1;
+    let high = before === undefined ? Number.MAX_SAFE_INTEGER : before - 1;
+    for (;;) {
+      // An empty span is asked for all the same: an unknown session is refused whatever is asked of it.
+      const args = [low, Math.max(high, 0), order, limit - page.length, PAGE_BYTES - bytes, LOOK_ENTRIES, ...(types ?? [])];
+      const answer = await this.#commands.step("read-events", [keys.log, keys.meta], args, { isRead: true });
+      if (answer.word !== "ok") throw refused(answer);
+      const [next, rows] = [text(answer.rest[0]), list(answer.rest[1])];
+      for (let row = 0; row < rows.length; row += 4) {
+        page.push(readStored(rows[row], rows[row + 1], rows[row + 2], rows[row + 3]));
+        bytes += text(rows[row + 3]).length;
+      }
+      if (next === "" || page.length >= limit || whole(answer.rest[2]) === 1 || bytes >= PAGE_BYTES) return page;
+      if (order === "asc") low = whole(next);
+      else high = whole(next);
+    }
+  }
+
+  async getSession(id: SessionId): Promise<SessionRecord> {
+    const [hash] = await this.#commands.read([["HGETALL", keysOf(id).meta]]);
+    return knownRecord(hash);
+  }
+
+  async recall(id: SessionId, retryDigest: string): Promise<readonly Position[] | null> {
+    const [places] = await this.#commands.read([["GET", retryKey(id, retryDigest)]]);
+    return places === null ? null : text(places).split(" ").map(whole).map(position);
+  }
+
+  async forget(id: SessionId, retryDigest: string): Promise<void> {
+    await this.#commands.write(["DEL", retryKey(id, retryDigest)]);
+  }
+
+  async remove(id: SessionId): Promise<void> {
+    const keys = keysOf(id);
+    const answer = await this.#commands.step("remove", [keys.log, keys.meta, keys.due, keys.ids], [id, keys.bell, randomUUID()]);
+    if (answer.word !== "ok") throw refused(answer);
+  }
+}
+
+const flag = (claim: boolean): string => (claim ? "1" : "0");
+
+/** The event ids of a request; one id twice has no right answer. */
+function distinctIds(entries: readonly OutsideEntry[]): readonly string[] {
+  const ids = entries.map(eventIdOf);
+  if (new Set(ids).size < ids.length) throw new Refusal("idempotency_conflict", "An event id stands twice in one request.");
+  return ids;
+}

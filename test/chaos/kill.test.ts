@@ -1,0 +1,48 @@
+// Each point of a turn, each program killed there with -9: nothing acknowledged is lost, nothing is doubled, no tool that is not safe to repeat runs
+// twice, and the session goes on. KILLS=all runs the whole matrix, recoveries that are killed too for every victim.
+
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { type ScriptedModel, startModel } from "../support/model/server.ts";
+import { needs } from "../support/real-part.ts";
+import { Api } from "./api.ts";
+import { Installation, type StoreKind } from "./installation.ts";
+import { killsOf, nameOf, runKill } from "./kill.ts";
+
+const LEASE_MS = 1_000;
+const KILL_MS = 90_000;
+const isWhole = process.env.KILLS === "all";
+
+describe("with the embedded store", () => describeKills("embedded"));
+needs("redis-server")("with Redis", () => describeKills("redis"));
+
+function describeKills(store: StoreKind): void {
+  let work = "";
+  let model: ScriptedModel;
+  let installation: Installation;
+  let api: Api;
+
+  beforeAll(async () => {
+    work = await mkdtemp(join(tmpdir(), "manyhands-kill-"));
+    model = await startModel({ port: 0 });
+    installation = await Installation.make({ store, work, modelUrl: model.url, leaseMs: LEASE_MS });
+    await installation.startMissing();
+    api = new Api(installation.url, installation.apiKey);
+  });
+  afterAll(async () => {
+    await installation[Symbol.asyncDispose]();
+    await model.close();
+    await rm(work, { recursive: true, force: true });
+  });
+
+  test.for(killsOf(store, isWhole))("$point: $victim", { timeout: KILL_MS }, async (kill) => {
+    const before = model.stats().rejected;
+    expect({ kill: nameOf(kill), faults: await runKill(installation, api, kill), refused: model.stats().rejected - before }).toEqual({
+      kill: nameOf(kill),
+      faults: [],
+      refused: 0,
+    });
+  });
+}

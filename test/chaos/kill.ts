@@ -1,0 +1,110 @@
+// The kill: a turn is held at a named point, programs are killed there and started again, and the turn must come to its end as if nothing had been.
+
+import { readdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import type { FaultPointName } from "../../session-store/fault-point.ts";
+import { mint } from "../../session-store/ids.ts";
+import { until } from "../support/until.ts";
+import { type Api, type ChaosSession, scriptOf } from "./api.ts";
+import type { Faults } from "./checkers.ts";
+import { holderOf, type Installation, type Role, rolesOf, type StoreKind } from "./installation.ts";
+import {
+  type AskedTurn,
+  danglingSpansOf,
+  disorderedEventsOf,
+  lostEventsOf,
+  repeatedEffectsOf,
+  unfinishedTurnsOf,
+  unpairedCallsOf,
+} from "./wire-checkers.ts";
+
+export type Victim = Role | "everything";
+
+/** One kill: who dies where. `again`: the one that takes over dies as well, while it recovers. */
+export interface Kill {
+  readonly point: FaultPointName;
+  readonly victim: Victim;
+  readonly again: boolean;
+}
+
+const POINTS: readonly FaultPointName[] = ["stored", "taken", "model-streaming", "reply-stored", "tool-running", "result-stored", "before-finish"];
+const REACHED_MS = 30_000;
+
+const victimsOf = (store: StoreKind): readonly Victim[] =>
+  store === "embedded" ? ["node", "hands", "vault-proxy", "everything"] : ["gateway", "worker", "hands", "vault-proxy", "redis", "everything"];
+
+/** Each point with each victim once; `isWhole`: and where the holder dies, once more with the one that recovers dying too. */
+export function killsOf(store: StoreKind, isWhole: boolean): readonly Kill[] {
+  const once = POINTS.flatMap((point) => victimsOf(store).map((victim) => ({ point, victim, again: false })));
+  const again = once.filter(({ point, victim }) => point !== "stored" && diesHeld(store, point, victim)).map((kill) => ({ ...kill, again: true }));
+  return isWhole ? [...once, ...again] : [...once, ...again.filter(({ victim }) => victim !== "everything")];
+}
+
+const diesHeld = (store: StoreKind, point: FaultPointName, victim: Victim): boolean => victim === "everything" || victim === holderOf(store, point);
+
+export const nameOf = ({ point, victim, again }: Kill): string => `${victim} killed at ${point}${again ? ", and again while it recovers" : ""}`;
+
+const TOOLS = [{ type: "agent_toolset_20260401" }];
+
+/** Runs one kill against a running installation; gives what is wrong afterwards. */
+export async function runKill(installation: Installation, api: Api, kill: Kill): Promise<Faults> {
+  const { store } = installation;
+  const holder = holderOf(store, kill.point);
+  await installation.startMissing();
+  const session = await api.openSession(TOOLS);
+
+  await installation.stop(holder);
+  await installation.start(holder, kill.point);
+  const asked = ask(session);
+  // A rejection is met below, when it is awaited.
+  asked.catch(() => {});
+  await installation.reached(holder, kill.point);
+
+  const victims = kill.victim === "everything" ? rolesOf(store) : [kill.victim];
+  await Promise.all(victims.map((role) => installation.kill(role)));
+  if (!victims.includes(holder)) installation.release(holder);
+  if (kill.again) {
+    for (const role of victims) if (role !== holder) await installation.start(role);
+    await installation.start(holder, "recovering");
+    await until(async () => installation.hasReached(holder, "recovering") || (await isOver(session)), {
+      timeoutMs: REACHED_MS,
+      what: "a recovery, or an end without one",
+    });
+    await installation.kill(holder);
+  }
+  await installation.startMissing();
+  return endOf(installation, session, [await asked]);
+}
+
+/** Asks for a turn with a nonce of its own. */
+export function ask(session: ChaosSession): Promise<AskedTurn> {
+  const nonce = mint("turn");
+  return session.askFor(nonce, scriptOf(nonce));
+}
+
+/** Waits for the end, asks for one more turn, and judges all. */
+export async function endOf(installation: Installation, session: ChaosSession, turns: readonly AskedTurn[]): Promise<Faults> {
+  await session.settled();
+  const all = [...turns, await ask(session)];
+  const events = await session.settled();
+  const effects = await effectsBelow(installation.dataDir);
+  return [
+    ...lostEventsOf(all, events),
+    ...disorderedEventsOf(events),
+    ...unpairedCallsOf(events),
+    ...danglingSpansOf(events),
+    ...unfinishedTurnsOf(all, events),
+    ...repeatedEffectsOf(all, events, effects),
+  ];
+}
+
+async function isOver(session: ChaosSession): Promise<boolean> {
+  return (await session.status()) === "idle" && (await session.events()).some(({ type }) => type === "session.status_idle");
+}
+
+/** The lines that tools wrote, in whatever hand: each is the nonce of its turn. */
+export async function effectsBelow(dataDir: string): Promise<readonly string[]> {
+  const found = (await readdir(dataDir, { recursive: true, withFileTypes: true })).filter((entry) => entry.name === "effects.txt");
+  const texts = await Promise.all(found.map((entry) => readFile(join(entry.parentPath, entry.name), "utf8")));
+  return texts.flatMap((text) => text.split("\n")).filter((line) => line !== "");
+}

@@ -1,0 +1,14 @@
+// What this project promises, one sentence each. README.md quotes it; promises.test.ts sees to it that every one of them is proved by a test.
+
+export const PROMISES = {
+  "start:comes-up": "One command brings up everything, says what is a stand-in, and stops cleanly within five seconds.",
+  "start:restarts": "A program that dies is started again, at the same place.",
+  "start:no-orphans": "When the launcher is killed outright, no program of its installation stays behind.",
+  "setting:unknown-stops": "A setting that does not exist, or has a value that is not allowed, stops the start with one line that names it.",
+  "key:made-once": "Nodes that start at once on one keys folder end up with the same keys, readable by their owner alone.",
+  "key:other-installation": "A node with other keys than its store's installation refuses to start.",
+  "key:only-in-vault-proxy": "The model's key reaches the vault proxy and no other program.",
+  "room:borders": "A room imports only the rooms that it may; a harness imports its contract and nothing above it.",
+} as const;
+
+export type PromiseId = keyof typeof PROMISES;

@@ -1,0 +1,129 @@
+// The HTTP door on a port of this process, over a real embedded store, and ways to speak to it.
+
+import { mkdtemp, rm } from "node:fs/promises";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import Anthropic from "@anthropic-ai/sdk";
+import pino from "pino";
+import { makeServer } from "../../gateway/server.ts";
+import { openEmbeddedStore } from "../../session-store/drivers/embedded/driver.ts";
+import { noFault } from "../../session-store/fault-point.ts";
+import type { SessionStore } from "../../session-store/store.ts";
+
+export const API_KEY = "test-key-1";
+
+export interface Answer {
+  readonly status: number;
+  readonly headers: Headers;
+  // biome-ignore lint/suspicious/noExplicitAny: a test looks into whatever came back.
+  readonly body: any;
+}
+
+export interface Api {
+  readonly url: string;
+  readonly store: SessionStore;
+  readonly client: Anthropic;
+  readonly logged: readonly string[];
+  /** One request; a string or buffer goes out as it is, anything else as JSON. */
+  call(method: string, path: string, body?: unknown, headers?: Record<string, string>): Promise<Answer>;
+  /** The next POST's answer is kept back: `stored` is called in its place, and the connection is expected to go. */
+  holdAnswers(stored: () => void): void;
+  /** Resolves when the held answer was given up with its connection. */
+  answersHeld(): Promise<void>;
+  /** Ends streams as a stopping gateway does. */
+  stop(): void;
+  close(): Promise<void>;
+}
+
+export async function startApi(options: { keepAliveMs?: number; leaseMs?: number; wrap?: (store: SessionStore) => SessionStore } = {}): Promise<Api> {
+  const dir = await mkdtemp(join(tmpdir(), "manyhands-api-"));
+  const opened = await openEmbeddedStore({ dir, leaseMs: options.leaseMs ?? 30_000 });
+  const store = options.wrap?.(opened) ?? opened;
+  const logged: string[] = [];
+  const log = pino({ level: "debug" }, { write: (line: string) => void logged.push(line) });
+  const server = makeServer({
+    store,
+    apiKeys: [API_KEY, "test-key-2"],
+    log,
+    fault: noFault,
+    ready: () => true,
+    ...(options.keepAliveMs !== undefined && { keepAliveMs: options.keepAliveMs }),
+  });
+  let onStored: (() => void) | null = null;
+  let gone: Promise<void> = Promise.resolve();
+  const http = createServer((request, response) => {
+    const stored = onStored;
+    if (request.method === "POST" && stored) {
+      onStored = null;
+      const { end } = response;
+      gone = new Promise((resolve) => response.once("close", () => resolve()));
+      // What the door answers reaches a connection that is no more.
+      response.end = ((...args: Parameters<typeof end>) => {
+        stored();
+        void gone.then(() => end.apply(response, args));
+        return response;
+      }) as typeof end;
+    }
+    server.app(request, response);
+  });
+  await new Promise<void>((resolve) => http.listen(0, "127.0.0.1", resolve));
+  const url = `http://127.0.0.1:${(http.address() as AddressInfo).port}`;
+  return {
+    url,
+    store: opened,
+    logged,
+    client: new Anthropic({ apiKey: API_KEY, baseURL: url, maxRetries: 0 }),
+    call: (method, path, body, headers) => call(url, method, path, body, headers),
+    holdAnswers: (stored) => {
+      onStored = stored;
+    },
+    answersHeld: () => gone,
+    stop: () => server.close(),
+    async close() {
+      server.close();
+      http.closeAllConnections();
+      await new Promise((resolve) => http.close(resolve));
+      await opened.close();
+      await rm(dir, { recursive: true });
+    },
+  };
+}
+
+async function call(url: string, method: string, path: string, body: unknown, headers: Record<string, string> = {}): Promise<Answer> {
+  const answer = await fetch(`${url}${path}`, {
+    method,
+    headers: { "x-api-key": API_KEY, ...headers },
+    ...(body !== undefined && { body: typeof body === "string" || body instanceof Uint8Array ? (body as string) : JSON.stringify(body) }),
+  });
+  const text = await answer.text();
+  return { status: answer.status, headers: answer.headers, body: text === "" ? null : JSON.parse(text) };
+}
+
+/** Waits until `look` gives something, for at most `withinMs`. */
+export async function until<T>(look: () => T | Promise<T>, withinMs = 5_000): Promise<NonNullable<T>> {
+  const end = Date.now() + withinMs;
+  for (;;) {
+    const found = await look();
+    if (found) return found;
+    if (Date.now() > end) throw new Error(`nothing within ${withinMs} ms`);
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+}
+
+let names = 0;
+export const newName = (): string => `name-${Date.now()}-${names++}`;
+
+export async function makeAgent(api: Api, fields: object = {}) {
+  return api.client.beta.agents.create({ name: newName(), model: "claude-test", ...fields });
+}
+export async function makeEnvironment(api: Api, fields: object = {}) {
+  return api.client.beta.environments.create({ name: newName(), ...fields });
+}
+export async function makeSession(api: Api, fields: object = {}) {
+  const [agent, environment] = await Promise.all([makeAgent(api), makeEnvironment(api)]);
+  return api.client.beta.sessions.create({ agent: agent.id, environment_id: environment.id, ...fields });
+}
+
+export const say = (text: string) => ({ type: "user.message" as const, content: [{ type: "text" as const, text }] });

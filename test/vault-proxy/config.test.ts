@@ -1,0 +1,71 @@
+// The vault proxy's settings and keys (vault-proxy/config.ts, model-key.ts).
+
+import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { readConfig, takeModelKey } from "../../vault-proxy/config.ts";
+import { keyFile } from "../../vault-proxy/model-key.ts";
+
+describe("settings", () => {
+  test("defaults are the safe ones", () => {
+    expect(readConfig({})).toMatchObject({
+      host: "127.0.0.1",
+      port: 0,
+      grantKeyFile: join(process.cwd(), ".manyhands/keys/grant.public.jwk"),
+      modelKeyFile: null,
+      modelUrl: new URL("https://api.anthropic.com"),
+      headersTimeoutMs: 120_000,
+      isParentPiped: false,
+    });
+  });
+
+  test("a name of ours that nobody knows stops it, one of another program's does not", () => {
+    expect(() => readConfig({ MANYHANDS_VALUT_PORT: "1" })).toThrow("unknown setting: MANYHANDS_VALUT_PORT");
+    expect(readConfig({ MANYHANDS_PORT: "4100", PATH: "/bin" }).port).toBe(0);
+  });
+
+  test.each([
+    [{ MANYHANDS_VAULT_PORT: "secret-value" }, "MANYHANDS_VAULT_PORT"],
+    [{ ANTHROPIC_BASE_URL: "ftp://secret-value" }, "ANTHROPIC_BASE_URL"],
+    [{ ANTHROPIC_BASE_URL: "https://user:secret-value@example.org" }, "ANTHROPIC_BASE_URL"],
+  ])("a bad value is named in one line without being told: %o", (env, name) => {
+    const told = (() => {
+      try {
+        readConfig(env);
+        return "";
+      } catch (error) {
+        return String(error);
+      }
+    })();
+    expect(told).toContain(name);
+    expect(told).not.toMatch(/secret-value|\n/);
+  });
+
+  test("the model key is taken out of the environment", () => {
+    const env = { ANTHROPIC_API_KEY: " sk-1 \n" };
+    expect([takeModelKey(env), env, takeModelKey(env)]).toEqual(["sk-1", {}, null]);
+  });
+});
+
+describe("a model key in a file", () => {
+  test("is read again when it changes, is missed when it goes, and a loose mode is told", async () => {
+    const folder = mkdtempSync(join(tmpdir(), "manyhands-key-"));
+    onTestFinished(() => rmSync(folder, { recursive: true }));
+    const file = join(folder, "model.key");
+    writeFileSync(file, "sk-first\n", { mode: 0o600 });
+    const told: string[] = [];
+    const keys = keyFile(file, (reason) => told.push(reason));
+    expect([keys.current()?.value, told]).toEqual(["sk-first", []]);
+
+    writeFileSync(file, "sk-second\n");
+    await expect.poll(() => keys.current()?.value, { timeout: 3_000 }).toBe("sk-second");
+    chmodSync(file, 0o644);
+    await expect.poll(() => [keys.current()?.value, told.join()].join(), { timeout: 3_000 }).toMatch(/readable by group or others/);
+    writeFileSync(file, "two\nlines");
+    await expect.poll(() => keys.current(), { timeout: 3_000 }).toBe(null);
+    rmSync(file);
+    await expect.poll(() => [keys.current(), told.at(-1)], { timeout: 3_000 }).toEqual([null, "ENOENT"]);
+    expect(told.join()).not.toContain("sk-");
+  });
+});

@@ -1,0 +1,94 @@
+// What the vault proxy is told by its environment: read once, checked, frozen.
+//
+//   G1  A model key that came by the environment is taken out of it at once: no child and no later reader of `process.env` sees it.
+//       The kernel keeps the first environment of a process, so /proc/<pid>/environ still shows it to the same user and to root;
+//       MANYHANDS_MODEL_KEY_FILE has no such trace and is the better way.
+//   G2  A name of ours that nobody knows is refused: a misspelt setting must not look like a default.
+
+import { join, resolve } from "node:path";
+import { z } from "zod";
+
+/** Names of ours that other programs read; the launcher's whole environment may be passed on. */
+const NAMES_OF_OTHERS = new Set([
+  "MANYHANDS_PORT",
+  "MANYHANDS_API_KEY",
+  "MANYHANDS_SANDBOX",
+  "MANYHANDS_LEASE_MS",
+  "MANYHANDS_SESSIONS_MAX",
+  "MANYHANDS_HANDS_PORT",
+  "MANYHANDS_HANDS_URL",
+  "MANYHANDS_VAULT_URL",
+  "MANYHANDS_FAULT_POINT",
+]);
+
+const port = z.coerce.number().int().min(0).max(65_535);
+const ms = z.coerce.number().int().min(1).max(3_600_000);
+
+const Environment = z.strictObject({
+  MANYHANDS_VAULT_PORT: port.default(0),
+  MANYHANDS_HOST: z.string().min(1).default("127.0.0.1"),
+  MANYHANDS_DATA_DIR: z.string().min(1).default("./.manyhands"),
+  MANYHANDS_KEYS_DIR: z.string().min(1).optional(),
+  MANYHANDS_MODEL_KEY_FILE: z.string().min(1).optional(),
+  MANYHANDS_MODEL_HEADERS_TIMEOUT_MS: ms.default(120_000),
+  MANYHANDS_MODEL_IDLE_TIMEOUT_MS: ms.default(300_000),
+  MANYHANDS_PARENT_PIPE: z.enum(["0", "1"]).default("0"),
+  MANYHANDS_LOG_LEVEL: z.enum(["fatal", "error", "warn", "info", "debug", "trace", "silent"]).default("info"),
+  ANTHROPIC_BASE_URL: z
+    .url({ protocol: /^https?$/ })
+    .refine((text) => !hasCredentials(text), "must not carry a user name or a password")
+    .default("https://api.anthropic.com"),
+});
+
+export interface Config {
+  readonly host: string;
+  readonly port: number;
+  readonly grantKeyFile: string;
+  readonly modelKeyFile: string | null;
+  /** Where the model is; its path, if it has one, comes before `/v1/messages`. */
+  readonly modelUrl: URL;
+  readonly headersTimeoutMs: number;
+  readonly idleTimeoutMs: number;
+  readonly isParentPiped: boolean;
+  readonly logLevel: string;
+}
+
+/** Reads the environment; throws an error whose message is one line that names what is wrong, never a value of it. */
+export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
+  const given: Record<string, string> = {};
+  for (const [name, value] of Object.entries(env)) {
+    if (value === undefined || value === "") continue;
+    if (name === "ANTHROPIC_BASE_URL" || (name.startsWith("MANYHANDS_") && !NAMES_OF_OTHERS.has(name))) given[name] = value;
+  }
+  const read = Environment.safeParse(given);
+  if (!read.success) throw new Error(read.error.issues.map(tell).join("; "));
+  const found = read.data;
+  return Object.freeze({
+    host: found.MANYHANDS_HOST,
+    port: found.MANYHANDS_VAULT_PORT,
+    grantKeyFile: resolve(found.MANYHANDS_KEYS_DIR ?? join(found.MANYHANDS_DATA_DIR, "keys"), "grant.public.jwk"),
+    modelKeyFile: found.MANYHANDS_MODEL_KEY_FILE === undefined ? null : resolve(found.MANYHANDS_MODEL_KEY_FILE),
+    modelUrl: new URL(found.ANTHROPIC_BASE_URL),
+    headersTimeoutMs: found.MANYHANDS_MODEL_HEADERS_TIMEOUT_MS,
+    idleTimeoutMs: found.MANYHANDS_MODEL_IDLE_TIMEOUT_MS,
+    isParentPiped: found.MANYHANDS_PARENT_PIPE === "1",
+    logLevel: found.MANYHANDS_LOG_LEVEL,
+  });
+}
+
+/** Takes the model key out of the environment; null if there is none. G1 */
+export function takeModelKey(env: NodeJS.ProcessEnv = process.env): string | null {
+  const key = env.ANTHROPIC_API_KEY?.trim();
+  delete env.ANTHROPIC_API_KEY;
+  return key === undefined || key === "" ? null : key;
+}
+
+function tell(issue: z.core.$ZodIssue): string {
+  if (issue.code === "unrecognized_keys") return `unknown setting: ${issue.keys.join(", ")}`;
+  return `${issue.path.join(".")}: ${issue.message}`;
+}
+
+function hasCredentials(text: string): boolean {
+  const url = URL.canParse(text) ? new URL(text) : null;
+  return url !== null && (url.username !== "" || url.password !== "");
+}

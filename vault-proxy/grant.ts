@@ -1,0 +1,162 @@
+// The grant: what a caller may use, for one session, for a short while. A JWT that a worker signed; we hold public keys only.
+//
+//   R1  Only EdDSA by a key in grant.public.jwk, from our issuer, for us, with an end at most ten minutes ahead.
+//   R2  A grant opens only what its `use` names.
+//   R3  A revoked session's grants are refused from then on, until every one of them has ended by itself.
+
+import { createLocalJWKSet, errors, jwtVerify } from "jose";
+import { z } from "zod";
+import { WatchedFile } from "./watched-file.ts";
+
+const ISSUER = "manyhands";
+const AUDIENCE = "vault-proxy";
+const AGE_S_MAX = 600;
+const TOLERANCE_S = 5;
+const GRANT_CHARS_MAX = 4_096;
+/** Checked grants that are remembered, so that a turn's second request costs no signature check. */
+const REMEMBERED_MAX = 2_000;
+/** Revocations that are kept at a time. They leave after ten minutes; one too many is refused, never an old one forgotten. */
+const REVOKED_MAX = 100_000;
+
+const Claims = z.object({
+  sub: z.string().regex(/^sesn_[0-9A-Za-z]{1,64}$/),
+  exp: z.number(),
+  iat: z.number().optional(),
+  fence: z.number().int().min(0),
+  vaults: z.array(z.string()),
+  use: z.array(z.string()),
+});
+
+const PublicJwk = z.object({
+  kty: z.literal("OKP"),
+  crv: z.literal("Ed25519"),
+  x: z.string(),
+  kid: z.string().optional(),
+  d: z.never().optional(),
+});
+const KeyFile = z.union([z.object({ keys: z.array(PublicJwk).min(1) }), PublicJwk.transform((key) => ({ keys: [key] }))]);
+
+export interface Grant {
+  readonly sessionId: string;
+  readonly fence: number;
+  readonly vaults: readonly string[];
+  readonly use: readonly string[];
+}
+
+/** Why a grant doesn't open the door. `unready`: there is no key to check it with yet. */
+export type GrantRefusal = "missing" | "invalid" | "expired" | "revoked" | "unready" | "other_use";
+export type Checked = { readonly type: "granted"; readonly grant: Grant } | { readonly type: "refused"; readonly reason: GrantRefusal };
+
+type Keys = ReturnType<typeof createLocalJWKSet>;
+type Remembered = { readonly grant: Grant; readonly endsAtS: number; readonly keys: Keys };
+
+export class Grants {
+  readonly #file: WatchedFile<Keys>;
+  readonly #now: () => number;
+  readonly #remembered = new Map<string, Remembered>();
+  /** Session id → when its last grant has ended. */
+  readonly #revoked = new Map<string, number>();
+
+  /** `now` gives the time in ms; `complain` hears why the key file can't be used. */
+  constructor(keyFile: string, complain: (reason: string) => void, now: () => number = Date.now) {
+    this.#file = new WatchedFile(keyFile, (text) => createLocalJWKSet(readKeys(text)), complain);
+    this.#now = now;
+  }
+
+  /** Whether there is a key to check grants with. */
+  isReady(): boolean {
+    return this.#file.read() !== null;
+  }
+
+  /** Checks an `authorization` header for one use. */
+  async check(authorization: string | undefined, use: string): Promise<Checked> {
+    const token = /^Bearer ([\w.-]+)$/i.exec(authorization ?? "")?.[1];
+    if (token === undefined) return refused("missing");
+    if (token.length > GRANT_CHARS_MAX) return refused("invalid");
+    const keys = this.#file.read();
+    if (keys === null) return refused("unready");
+    const known = this.#remembered.get(token);
+    if (known?.keys === keys && known.endsAtS + TOLERANCE_S > this.#now() / 1000) return this.#judge(known.grant, use);
+    const found = await this.#verify(token, keys);
+    return "reason" in found ? refused(found.reason) : this.#judge(found, use);
+  }
+
+  /** Refuses a session's grants from now on. False: too many are kept already, try again later. R3 */
+  revoke(sessionId: string): boolean {
+    const now = this.#now();
+    for (const [id, endsAt] of this.#revoked) {
+      if (endsAt > now) break; // Kept in the order of their ends.
+      this.#revoked.delete(id);
+    }
+    if (this.#revoked.size >= REVOKED_MAX && !this.#revoked.has(sessionId)) return false;
+    this.#revoked.delete(sessionId);
+    this.#revoked.set(sessionId, now + (AGE_S_MAX + 2 * TOLERANCE_S) * 1000);
+    return true;
+  }
+
+  #judge(grant: Grant, use: string): Checked {
+    const revokedUntil = this.#revoked.get(grant.sessionId);
+    if (revokedUntil !== undefined && revokedUntil > this.#now()) return refused("revoked");
+    return grant.use.includes(use) ? { type: "granted", grant } : refused("other_use");
+  }
+
+  async #verify(token: string, keys: Keys): Promise<Grant | { reason: GrantRefusal }> {
+    let used = keys;
+    let payload = await this.#open(token, used);
+    if (payload === "unknown_key") {
+      // A key that was replaced just now must not cost its first second of grants: look again, once.
+      const fresh = this.#file.read(true);
+      if (fresh === null) return { reason: "unready" };
+      used = fresh;
+      payload = fresh === keys ? "invalid" : await this.#open(token, fresh);
+    }
+    if (payload === "expired") return { reason: "expired" };
+    const claims = Claims.safeParse(payload);
+    if (!claims.success) return { reason: "invalid" };
+    const { sub, exp, iat, fence, vaults, use } = claims.data;
+    if (exp > this.#now() / 1000 + AGE_S_MAX + TOLERANCE_S || (iat !== undefined && exp - iat > AGE_S_MAX)) return { reason: "invalid" };
+    const grant: Grant = { sessionId: sub, fence, vaults, use };
+    if (this.#remembered.size >= REMEMBERED_MAX) this.#forgetOldest();
+    this.#remembered.set(token, { grant, endsAtS: exp, keys: used });
+    return grant;
+  }
+
+  async #open(token: string, keys: Keys): Promise<unknown> {
+    try {
+      const { payload } = await jwtVerify(token, keys, {
+        algorithms: ["EdDSA", "Ed25519"],
+        issuer: ISSUER,
+        audience: AUDIENCE,
+        requiredClaims: ["sub", "exp"],
+        clockTolerance: TOLERANCE_S,
+        currentDate: new Date(this.#now()),
+      });
+      return payload;
+    } catch (error) {
+      if (error instanceof errors.JWTExpired) return "expired";
+      if (error instanceof errors.JWKSNoMatchingKey || error instanceof errors.JWSSignatureVerificationFailed) return "unknown_key";
+      if (error instanceof errors.JOSEError) return "invalid";
+      throw error;
+    }
+  }
+
+  #forgetOldest(): void {
+    const oldest = this.#remembered.keys().next();
+    if (!oldest.done) this.#remembered.delete(oldest.value);
+  }
+}
+
+function readKeys(text: string): { keys: { kty: "OKP"; crv: "Ed25519"; x: string; kid?: string }[] } {
+  let read: unknown;
+  try {
+    read = JSON.parse(text);
+  } catch {
+    // The parser's own message would quote the file.
+    throw new Error("is not JSON");
+  }
+  const file = KeyFile.safeParse(read);
+  if (!file.success) throw new Error(text.includes('"d"') ? "holds a private key" : "holds no public Ed25519 JWK");
+  return { keys: file.data.keys.map(({ kty, crv, x, kid }) => ({ kty, crv, x, ...(kid === undefined ? {} : { kid }) })) };
+}
+
+const refused = (reason: GrantRefusal): Checked => ({ type: "refused", reason });

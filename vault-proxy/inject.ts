@@ -1,0 +1,44 @@
+// What passes through the proxy's door, each way, and the credential that is put in.
+//
+//   J1  A request's headers pass by an allow-list: the caller's own credentials, cookies, forwarding and hop-by-hop headers never do.
+//   J2  An answer's headers pass by an allow-list, masked.
+//   J3  Bodies come as they are, never compressed: a mask sees what it must hide.
+
+import type { IncomingHttpHeaders, OutgoingHttpHeaders } from "node:http";
+import type { ModelKey } from "./model-key.ts";
+
+const REQUEST_HEADERS = new Set(["accept", "content-type", "content-length", "user-agent", "idempotency-key"]);
+const REQUEST_PREFIXES = ["anthropic-", "x-stainless-"] as const;
+const ANSWER_HEADERS = new Set(["content-type", "content-length", "cache-control", "retry-after", "retry-after-ms", "x-should-retry", "request-id"]);
+const ANSWER_PREFIXES = ["anthropic-"] as const;
+
+/** The headers of the request that goes on: what may pass, and the key. J1 J3 */
+export function requestHeaders(given: IncomingHttpHeaders, key: ModelKey): Record<string, string> {
+  const passed: Record<string, string> = {};
+  for (const [name, value] of Object.entries(given)) {
+    if (typeof value === "string" && passes(name, REQUEST_HEADERS, REQUEST_PREFIXES)) passed[name] = value;
+  }
+  passed["accept-encoding"] = "identity";
+  passed["x-api-key"] = key.value;
+  return passed;
+}
+
+/** The headers of the answer that goes back. J2 */
+export function answerHeaders(given: IncomingHttpHeaders, key: ModelKey): OutgoingHttpHeaders {
+  const passed: OutgoingHttpHeaders = {};
+  for (const [name, value] of Object.entries(given)) {
+    if (value === undefined || !passes(name, ANSWER_HEADERS, ANSWER_PREFIXES)) continue;
+    passed[name] = key.scrubber.header(typeof value === "string" ? value : value.join(", "));
+  }
+  return passed;
+}
+
+/** Whether a body is encoded in a way that a mask can't see through. J3 */
+export function isEncoded(headers: IncomingHttpHeaders): boolean {
+  const encoding = headers["content-encoding"];
+  return encoding !== undefined && encoding !== "identity";
+}
+
+function passes(name: string, names: ReadonlySet<string>, prefixes: readonly string[]): boolean {
+  return names.has(name) || prefixes.some((prefix) => name.startsWith(prefix));
+}

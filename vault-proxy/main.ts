@@ -1,0 +1,76 @@
+// The vault proxy as a program: config, wiring, signals. It holds the credentials and shares its process with nothing.
+
+import { pino } from "pino";
+import { type Config, readConfig, takeModelKey } from "./config.ts";
+import { fixedKey, keyFile, type ModelKeys } from "./model-key.ts";
+import { type Serving, serve } from "./serve.ts";
+
+/** How long a start waits for its port to become free. */
+const PORT_WAIT_MS = 10_000;
+const PORT_RETRY_MS = 200;
+const CLOSE_MS_MAX = 5_000;
+
+// Taken first: whatever is wrong with the rest, the key is out of the environment.
+const modelKey = takeModelKey();
+const config = configured();
+const log = pino({ level: config.logLevel, base: { role: "vault-proxy" } });
+
+process.on("uncaughtException", (error) => {
+  log.fatal({ error: error.name, code: "code" in error ? error.code : undefined, stack: error.stack }, "process.failed");
+  process.exit(1);
+});
+
+const serving = await start();
+log.info({ url: serving.url }, "process.listening");
+
+let isClosing = false;
+for (const signal of ["SIGTERM", "SIGINT"] as const) process.on(signal, () => void close(signal));
+if (config.isParentPiped) {
+  process.stdin.on("end", () => void close("parent gone"));
+  process.stdin.on("error", () => void close("parent gone"));
+  process.stdin.resume();
+}
+
+function configured(): Config {
+  try {
+    return readConfig();
+  } catch (error) {
+    process.stderr.write(`manyhands vault-proxy: ${error instanceof Error ? error.message : String(error)}\n`);
+    process.exit(2);
+  }
+}
+
+async function start(): Promise<Serving> {
+  const modelKeys = keys();
+  if (modelKeys.current() === null) log.warn({}, "model-key.missing");
+  const isLoopback = ["127.0.0.1", "localhost", "[::1]"].includes(config.modelUrl.hostname);
+  if (config.modelUrl.protocol === "http:" && !isLoopback) log.warn({}, "model-url.unencrypted");
+  const deadline = performance.now() + PORT_WAIT_MS;
+  for (let attempt = 0; ; attempt++) {
+    try {
+      return await serve({ ...config, modelKeys, log });
+    } catch (error) {
+      const isTaken = error instanceof Error && "code" in error && error.code === "EADDRINUSE";
+      if (!isTaken || performance.now() > deadline) {
+        log.fatal({ code: error instanceof Error && "code" in error ? error.code : undefined, port: config.port }, "process.failed");
+        process.exit(1);
+      }
+      if (attempt === 0) log.warn({ port: config.port, waitMs: PORT_WAIT_MS }, "port.taken");
+      await new Promise((resolve) => setTimeout(resolve, PORT_RETRY_MS));
+    }
+  }
+}
+
+function keys(): ModelKeys {
+  if (config.modelKeyFile === null) return fixedKey(modelKey);
+  return keyFile(config.modelKeyFile, (reason) => log.warn({ file: config.modelKeyFile, reason }, "model-key.doubtful"));
+}
+
+async function close(reason: string): Promise<void> {
+  if (isClosing) return;
+  isClosing = true;
+  log.info({ reason }, "process.closing");
+  setTimeout(() => process.exit(0), CLOSE_MS_MAX).unref();
+  await serving.close();
+  process.exit(0);
+}

@@ -1,0 +1,94 @@
+// Masks a credential in what comes back from the door it opened.
+//
+//   B1  Wherever the credential stands whole - as it is, in base64 at any alignment, base64url, hex, percent or JSON escapes - it is
+//       masked, in headers and in bodies, however the body was cut into pieces.
+//   B2  A mask is as long as what it hides, so that a stated content-length stays true.
+//   B3  Nothing is held back but the end of a piece that may be the beginning of the credential.
+
+/** A shorter credential is not masked: it would be found everywhere. */
+export const SCRUBBED_CHARS_MIN = 8;
+const MASK = "*".charCodeAt(0);
+const NOTHING = Buffer.alloc(0);
+
+export class Scrubber {
+  readonly #patterns: readonly Buffer[];
+
+  constructor(credential: string) {
+    this.#patterns = credential.length < SCRUBBED_CHARS_MIN ? [] : spellings(credential).map((text) => Buffer.from(text, "latin1"));
+  }
+
+  /** Masks a header's value. */
+  header(value: string): string {
+    if (this.#patterns.length === 0) return value;
+    return this.#mask(Buffer.from(value, "latin1")).toString("latin1");
+  }
+
+  /** Starts a body. `push` gives what can go on, `end` what was held back. */
+  body(): { push(piece: Buffer): Buffer; end(): Buffer } {
+    let held = NOTHING;
+    return {
+      push: (piece) => {
+        const bytes = this.#mask(held.length === 0 ? piece : Buffer.concat([held, piece]));
+        const kept = this.#beginningAtEnd(bytes);
+        held = kept === 0 ? NOTHING : Buffer.from(bytes.subarray(bytes.length - kept));
+        return kept === 0 ? bytes : bytes.subarray(0, bytes.length - kept);
+      },
+      end: () => held,
+    };
+  }
+
+  /** The same bytes if nothing is to be masked, otherwise a masked copy. */
+  #mask(bytes: Buffer): Buffer {
+    let masked = bytes;
+    for (const pattern of this.#patterns) {
+      // What one spelling masks must stay visible to the others (they may overlap), so it is always the given bytes that are searched.
+      for (let at = bytes.indexOf(pattern); at >= 0; at = bytes.indexOf(pattern, at + 1)) {
+        if (masked === bytes) masked = Buffer.from(bytes);
+        masked.fill(MASK, at, at + pattern.length);
+      }
+    }
+    return masked;
+  }
+
+  /** How many bytes at the end may be the beginning of a spelling. B3 */
+  #beginningAtEnd(bytes: Buffer): number {
+    let longest = 0;
+    for (const pattern of this.#patterns) {
+      const first = pattern[0];
+      for (let at = Math.max(0, bytes.length - pattern.length + 1); at < bytes.length - longest; at++) {
+        if (bytes[at] === first && pattern.compare(bytes, at, bytes.length, 0, bytes.length - at) === 0) longest = bytes.length - at;
+      }
+    }
+    return longest;
+  }
+}
+
+/** Every way of writing the credential that is looked for, each once. B1 */
+function spellings(credential: string): string[] {
+  const bytes = Buffer.from(credential, "utf8");
+  const hex = [...bytes].map((byte) => byte.toString(16).padStart(2, "0"));
+  const upper = hex.map((pair) => pair.toUpperCase());
+  const all = [
+    credential,
+    JSON.stringify(credential).slice(1, -1),
+    credential.replaceAll("/", "\\/"),
+    encodeURIComponent(credential),
+    ...[hex, upper].flatMap((pairs) => [
+      pairs.join(""),
+      pairs.map((pair) => `%${pair}`).join(""),
+      pairs.map((pair) => `\\u00${pair}`).join(""),
+      pairs.map((pair) => `\\x${pair}`).join(""),
+    ]),
+    ...[0, 1, 2].flatMap((offset) => [inBase64(bytes, offset, "base64"), inBase64(bytes, offset, "base64url")]),
+  ];
+  return [...new Set(all)].filter((text) => text.length >= SCRUBBED_CHARS_MIN);
+}
+
+/** The characters that the credential alone decides when it stands `offset` bytes (modulo 3) into what was encoded. */
+function inBase64(bytes: Buffer, offset: number, encoding: "base64" | "base64url"): string {
+  const before = Buffer.alloc(offset);
+  const encoded = Buffer.concat([before, bytes]).toString(encoding);
+  const total = offset + bytes.length;
+  const undecided = offset === 0 ? 0 : offset + 1;
+  return encoded.slice(undecided, Math.floor((total * 8) / 6));
+}

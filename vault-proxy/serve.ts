@@ -1,0 +1,132 @@
+// The vault proxy's door: its routes on plain HTTP.
+//
+//   GET  /healthz                 alive; whether there is a model key and a key to check grants with
+//   POST /revoke {session}        a grant for `revoke` of that session: its grants are refused from then on
+//   POST /model/v1/messages…      see model.ts
+
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import type { Logger } from "pino";
+import { z } from "zod";
+import { answer, refuse } from "./answer.ts";
+import { Grants } from "./grant.ts";
+import { ModelRoute } from "./model.ts";
+import type { ModelKeys } from "./model-key.ts";
+
+const REVOKE_BYTES_MAX = 4_096;
+/** A whole request has this long to arrive; longer than any honest upload of 32 MB. */
+const REQUEST_TIMEOUT_MS = 120_000;
+/** Longer than the pools of our callers keep a connection, so that it is they who close it. */
+const KEEP_ALIVE_MS = 65_000;
+/** How long open exchanges have to end once we close. */
+const DRAIN_MS = 4_000;
+
+const Revocation = z.strictObject({ session: z.string() });
+
+export interface ServeOptions {
+  readonly host: string;
+  readonly port: number;
+  readonly grantKeyFile: string;
+  readonly modelUrl: URL;
+  readonly headersTimeoutMs: number;
+  readonly idleTimeoutMs: number;
+  readonly bodyBytesMax?: number;
+  readonly modelKeys: ModelKeys;
+  readonly log: Logger;
+}
+
+export interface Serving {
+  readonly url: string;
+  /** Takes no more, lets what is open end for a few seconds, then cuts it. */
+  close(): Promise<void>;
+}
+
+/** Listens; rejects with the system's error (EADDRINUSE …) if it can't. */
+export async function serve(options: ServeOptions): Promise<Serving> {
+  const { log, modelKeys } = options;
+  const grants = new Grants(options.grantKeyFile, (reason) => log.warn({ reason }, "grant-key.unusable"));
+  const model = new ModelRoute({
+    url: options.modelUrl,
+    headersTimeoutMs: options.headersTimeoutMs,
+    idleTimeoutMs: options.idleTimeoutMs,
+    ...(options.bodyBytesMax === undefined ? {} : { bodyBytesMax: options.bodyBytesMax }),
+    keys: modelKeys,
+    grants,
+    log,
+  });
+
+  const route = async (req: IncomingMessage, res: ServerResponse): Promise<void> => {
+    if (req.url?.startsWith("/model/")) return model.handle(req, res);
+    if (req.url === "/healthz" && req.method === "GET") {
+      return answer(res, 200, { ok: true, model_key: modelKeys.current() !== null, grant_key: grants.isReady() });
+    }
+    if (req.url === "/revoke" && req.method === "POST") return revoke(req, res, grants, log);
+    refuse(res, "no_route");
+  };
+
+  const server = createServer({ keepAliveTimeout: KEEP_ALIVE_MS, requestTimeout: REQUEST_TIMEOUT_MS }, (req, res) => {
+    // A rejection here is a bug; as an unhandled one it ends the process with its stack, as bugs do.
+    void route(req, res);
+  });
+  const address = await listen(server, options.port, options.host);
+  return {
+    url: `http://${address.family === "IPv6" ? `[${address.address}]` : address.address}:${address.port}`,
+    close: async () => {
+      const closed = new Promise<void>((resolve) => server.close(() => resolve()));
+      server.closeIdleConnections();
+      const cut = setTimeout(() => server.closeAllConnections(), DRAIN_MS);
+      await closed;
+      clearTimeout(cut);
+      await model.close();
+    },
+  };
+}
+
+async function revoke(req: IncomingMessage, res: ServerResponse, grants: Grants, log: Logger): Promise<void> {
+  const checked = await grants.check(req.headers.authorization, "revoke");
+  if (checked.type === "refused") {
+    log.warn({ reason: checked.reason }, "grant.refused");
+    refuse(res, checked.reason === "unready" ? "grant_unready" : checked.reason === "other_use" ? "other_use" : "no_grant");
+    return;
+  }
+  const { sessionId } = checked.grant;
+  const asked = Revocation.safeParse(await readSmall(req));
+  if (!asked.success || asked.data.session !== sessionId) {
+    refuse(res, "not_a_session");
+    return;
+  }
+  if (!grants.revoke(sessionId)) {
+    refuse(res, "busy");
+    return;
+  }
+  log.info({ sessionId }, "grant.revoked");
+  answer(res, 200, { revoked: sessionId });
+}
+
+/** A small JSON body; undefined if it is none, too long or cut off. */
+async function readSmall(req: IncomingMessage): Promise<unknown> {
+  const pieces: Buffer[] = [];
+  let bytes = 0;
+  try {
+    for await (const piece of req) {
+      bytes += piece.length;
+      if (bytes > REVOKE_BYTES_MAX) return undefined;
+      pieces.push(piece);
+    }
+    return JSON.parse(Buffer.concat(pieces).toString("utf8"));
+  } catch {
+    return undefined; // Answered with what the body must be, which is all that the caller can use.
+  }
+}
+
+function listen(server: Server, port: number, host: string): Promise<AddressInfo> {
+  return new Promise((resolve, reject) => {
+    server.once("error", reject);
+    server.listen(port, host, () => {
+      server.off("error", reject);
+      const address = server.address();
+      if (address === null || typeof address === "string") reject(new Error("The server has no address."));
+      else resolve(address);
+    });
+  });
+}
