@@ -3,7 +3,7 @@
 import type { ServerResponse } from "node:http";
 
 /** Every "no" of ours. Texts name no address, no header and no credential. */
-export const REFUSALS = {
+const REFUSALS = {
   no_route: { status: 404, type: "not_found_error", says: "There is nothing here." },
   no_grant: { status: 401, type: "authentication_error", says: "The grant is missing, was not issued here, or has ended." },
   grant_unready: { status: 503, type: "api_error", says: "The vault proxy has no key to check grants with yet." },

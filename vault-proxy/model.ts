@@ -17,7 +17,7 @@ import { answerHeaders, isEncoded, requestHeaders } from "./inject.ts";
 import type { ModelKey, ModelKeys } from "./model-key.ts";
 
 /** The model's own limit is 32 MB; a little more lets it give the answer itself. */
-export const BODY_BYTES_MAX = 33 * 1024 * 1024;
+const BODY_BYTES_MAX = 33 * 1024 * 1024;
 /** Requests that are open at a time. */
 const OPEN_MAX = 1_024;
 /** No answer takes longer, however steadily it trickles. */

@@ -6,7 +6,7 @@
 //   B3  Nothing is held back but the end of a piece that may be the beginning of the credential.
 
 /** A shorter credential is not masked: it would be found everywhere. */
-export const SCRUBBED_CHARS_MIN = 8;
+const SCRUBBED_CHARS_MIN = 8;
 const MASK = "*".charCodeAt(0);
 const NOTHING = Buffer.alloc(0);
 

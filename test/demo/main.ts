@@ -148,9 +148,9 @@ function finish({ report, answer }: Outcome, csv: string | null, session: string
   const folder = relative(process.cwd(), DATA_DIR);
   say(`The session's log is kept in ${folder}/ (delete it when you like). Session ${session}`);
   say(paint("bold", "What to try next"));
-  say("  npm start                                  then, with the official SDK: new Anthropic({ apiKey, baseURL: 'http://127.0.0.1:4100' })");
-  say("  kill -9 the gateway in the middle of a turn   it is started again, and the turn goes on from its log");
-  say("  MANYHANDS_MODEL_KEY_FILE=key.txt npm run demo   the same with a real model; the key never leaves the vault proxy");
+  say("  npm start                         serves on http://127.0.0.1:4100; new Anthropic({ apiKey, baseURL }) of the official SDK talks to it");
+  say("  kill -9 PID of its gateway        in the middle of a turn: it is started again, and the turn goes on from its log");
+  say("  MANYHANDS_MODEL_KEY_FILE=key.txt npm run demo    the same with a real model; its key never leaves the vault proxy");
   if (!existsSync(DATA_DIR)) throw new Error(`The log is not where it should be: ${DATA_DIR} (${product.url})`);
 }
 

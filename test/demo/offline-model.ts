@@ -5,7 +5,7 @@ import { blocksOf, type ContentBlock, type ModelRequest, wordsOf } from "../supp
 import type { Action, Step } from "../support/model/script.ts";
 import { type ModelOptions, type ScriptedModel, startModel } from "../support/model/server.ts";
 
-export const DATA_FILE = "/workspace/sales.csv";
+const DATA_FILE = "/workspace/sales.csv";
 export const REPORT_FILE = "/workspace/report.md";
 
 const TOKEN_DELAY_MS = 12;

@@ -42,20 +42,19 @@ export async function startProduct(
       if (lines.length > LINES_KEPT) lines.shift();
     });
   }
+  const lastWords = () => `Its last words:\n${lines.map((line) => `  ${line}`).join("\n")}`;
   const ended = new Promise<never>((_, reject) => {
     child.once("error", reject);
-    child.once("exit", (code, signal) => {
-      reject(new Error(`The product ended by itself (${code ?? signal}). Its last words:\n${lines.map((line) => `  ${line}`).join("\n")}`));
-    });
+    child.once("exit", (code, signal) => reject(new Error(`The product ended by itself (${code ?? signal}). ${lastWords()}`)));
   });
   // Raced wherever somebody waits; in between nobody has to listen.
   ended.catch(() => {});
   const url = `http://127.0.0.1:${port}`;
-  await Promise.race([untilReady(url), ended]);
+  await Promise.race([untilReady(url, lastWords), ended]);
   return { url, apiKey: readFileSync(join(dataDir, "keys", "api.key"), "utf8").trim(), ended };
 }
 
-async function untilReady(url: string): Promise<void> {
+async function untilReady(url: string, lastWords: () => string): Promise<void> {
   const deadline = performance.now() + READY_MS;
   let last = "";
   while (performance.now() < deadline) {
@@ -69,7 +68,7 @@ async function untilReady(url: string): Promise<void> {
     }
     await sleep(POLL_MS);
   }
-  throw new Error(`The product was not ready within ${READY_MS / 1000} s: ${url}/readyz: ${last}`);
+  throw new Error(`The product was not ready within ${READY_MS / 1000} s: ${url}/readyz: ${last}. ${lastWords()}`);
 }
 
 async function stop(child: ChildProcess): Promise<void> {

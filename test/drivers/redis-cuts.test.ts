@@ -1,10 +1,10 @@
 // The driver's connection is cut after Redis has executed a step and before the answer is seen: nothing is doubled, nothing is missing.
 
-import { describe, expect, onTestFinished, test } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
 import type { SessionId } from "../../session-store/ids.ts";
 import { mintEvent, mintSession, position } from "../../session-store/ids.ts";
 import type { SessionStore } from "../../session-store/store.ts";
-import { mayRunRedis } from "../support/redis.ts";
+import { needs } from "../support/real-part.ts";
 import { startTcpProxy, type TcpProxy } from "../support/tcp-proxy.ts";
 import { redisOfTest, storeOfTest, textsOf } from "./redis-kit.ts";
 import { applies, created, idle, message, nonce, openHeld, openSession, rescheduled, says, storedOf, take } from "./suite/kit.ts";
@@ -23,7 +23,7 @@ async function cutting(): Promise<{ store: SessionStore; proxy: TcpProxy; cut<T>
     cut: async (call) => {
       let isCut = false;
       proxy.cutAnswers((answer, asked) => {
-        if (isCut || !/EVALSHA|HGETALL|DEL/.test(`${asked}`) || `${answer}`.startsWith("-NOSCRIPT")) return false;
+        if (isCut || !/EVALSHA|HGETALL|XRANGE|DEL/.test(`${asked}`) || `${answer}`.startsWith("-NOSCRIPT")) return false;
         isCut = true;
         return true;
       });
@@ -35,7 +35,7 @@ async function cutting(): Promise<{ store: SessionStore; proxy: TcpProxy; cut<T>
   };
 }
 
-describe.runIf(mayRunRedis())("cut connections", () => {
+needs("redis-server")("cut connections", () => {
   test("over a hundred cuts, appends and received events are there once each, in order, as they were answered", { timeout: 120_000 }, async () => {
     const { store, proxy, cut } = await cutting();
     const { id, lease } = await openHeld(store);

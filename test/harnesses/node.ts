@@ -27,11 +27,12 @@ import type { Preview, SessionStore } from "../../session-store/store.ts";
 import { fixedKey } from "../../vault-proxy/model-key.ts";
 import { serve } from "../../vault-proxy/serve.ts";
 import { type ScriptedModel, startModel } from "../support/model/server.ts";
+import { agent } from "./agents.ts";
 
 /** Threads run built files. */
 const THREAD = new URL("../../dist/hands/virtual/thread.js", import.meta.url);
-const DEADLINE_MS = 9_000;
-const POLL_MS = 5;
+const DEADLINE_MS = 30_000;
+const POLL_MS = 20;
 
 export interface NodeOptions {
   readonly leaseMs?: number;
@@ -43,6 +44,8 @@ export interface NodeOptions {
 export interface WorkerChoice {
   readonly fault?: FaultPoint;
   readonly harness?: Harness;
+  /** What this worker sees of the store. */
+  readonly store?: SessionStore;
 }
 
 export class TestNode {
@@ -92,8 +95,14 @@ export class TestNode {
     return new TestSession(this, id);
   }
 
+  /** Ends the workers, and forgets what the model was asked. */
+  async rest(): Promise<void> {
+    await Promise.all(this.#workers.splice(0).map((worker) => worker.drain(5_000)));
+    this.model.clear();
+  }
+
   async close(): Promise<void> {
-    await Promise.all(this.#workers.map((worker) => worker.drain(5_000)));
+    await this.rest();
     for (const stop of this.#stops) await stop();
   }
 }
@@ -214,41 +223,6 @@ export function wireTypes(log: readonly Stored[], after = 0): readonly string[] 
     });
 }
 
-export const TOOLSET = {
-  type: "agent_toolset_20260401",
-  default_config: { enabled: true, permission_policy: { type: "always_allow" } },
-  configs: [],
-} as const satisfies AgentTool;
-export const LOOK_UP: AgentTool = { type: "custom", name: "look_up", description: "Looks up.", input_schema: { type: "object" } };
-
-export function toolset(configs: Record<string, "always_allow" | "always_ask" | "auto" | "off">): AgentTool {
-  return {
-    ...TOOLSET,
-    configs: Object.entries(configs).map(([name, policy]) => ({
-      name,
-      enabled: policy !== "off",
-      permission_policy: { type: policy === "off" ? "always_allow" : policy },
-    })),
-  };
-}
-
-export function agent(tools: readonly AgentTool[], more: Partial<AgentSnapshot> = {}): AgentSnapshot {
-  return {
-    type: "agent",
-    id: "agent_1",
-    version: 1,
-    name: "Tester",
-    description: null,
-    model: { id: "scripted-model" },
-    system: "Be brief.",
-    tools,
-    mcp_servers: [],
-    skills: [],
-    multiagent: null,
-    ...more,
-  };
-}
-
 export async function until(holds: () => Promise<boolean> | boolean, what: string, deadlineMs = DEADLINE_MS): Promise<void> {
   const deadline = Date.now() + deadlineMs;
   while (!(await holds())) {
@@ -299,7 +273,15 @@ export async function startNode(options: NodeOptions = {}): Promise<TestNode> {
   const harness = options.harness ?? claudeHarness(options.idleMs === undefined ? {} : { idleMs: options.idleMs });
   const start = (choice: WorkerChoice) => {
     const fault = choice.fault ?? options.fault;
-    return startWorker({ store, hands, mintGrant, vaultUrl: vault.url, harness: choice.harness ?? harness, log, ...(fault ? { fault } : {}) });
+    return startWorker({
+      store: choice.store ?? store,
+      hands,
+      mintGrant,
+      vaultUrl: vault.url,
+      harness: choice.harness ?? harness,
+      log,
+      ...(fault ? { fault } : {}),
+    });
   };
   const stops = [
     () => hands.close(),

@@ -1,13 +1,22 @@
 // Turns, from message to idle, on the real store, hand host, vault proxy and the scripted model (contract §8).
 
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { LOOK_UP, startNode, type TestNode, TOOLSET, toolset, until } from "./node.ts";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import type { Worker } from "../../harnesses/worker.ts";
+import { LOOK_UP, TOOLSET, toolset } from "./agents.ts";
+import { startNode, type TestNode, until } from "./node.ts";
+
+vi.setConfig({ testTimeout: 60_000, hookTimeout: 60_000 });
 
 let node: TestNode;
-beforeEach(async () => {
+let worker: Worker;
+beforeAll(async () => {
   node = await startNode();
 });
-afterEach(() => node.close());
+beforeEach(async () => {
+  worker = await node.work();
+});
+afterEach(() => node.rest());
+afterAll(() => node.close());
 
 const OPENING = ["session.status_running", "session.thread_status_running"];
 const ENDING = ["session.thread_status_idle", "session.usage", "session.status_idle"];
@@ -16,7 +25,6 @@ const END = "span.model_request_end";
 
 describe("a turn", () => {
   test("without tools is one model request between running and idle", async () => {
-    await node.work();
     const session = await node.open();
     await session.say("say: hello\nusage: input=10 output=5 cache_read=3 cache_write=2");
     await session.idle();
@@ -30,7 +38,6 @@ describe("a turn", () => {
   });
 
   test("with a tool runs it in the session's hand and asks the model again", async () => {
-    await node.work();
     const session = await node.open([TOOLSET]);
     await session.say('think: hm\ncall bash: {"command":"echo $((40+2))"}\necho: found');
     await session.idle();
@@ -54,7 +61,6 @@ describe("a turn", () => {
   });
 
   test("runs parallel calls in call order, and answers them in one message", async () => {
-    await node.work();
     const session = await node.open([TOOLSET]);
     await session.say('call bash: {"command":"echo a > f; echo one"}\ncall read: {"file_path":"f"}\ncall read: {"file_path":"f"}\necho: got');
     await session.idle();
@@ -72,7 +78,6 @@ describe("a turn", () => {
   });
 
   test("applies messages that came while it ran before the next model request, without an idle in between", async () => {
-    await node.work();
     const session = await node.open();
     await session.say("wait: 200\nsay: first");
     await session.has(START);
@@ -88,7 +93,6 @@ describe("a turn", () => {
   });
 
   test("a refusal ends it as such, with its details", async () => {
-    await node.work();
     const session = await node.open();
     await session.say("say: no\nstop: refusal");
     await session.idle();
@@ -101,7 +105,6 @@ describe("a turn", () => {
   });
 
   test("previews its text and its thinking under the ids that the log then has", async () => {
-    await node.work();
     const session = await node.open();
     const { heard, stop } = await session.previews();
     await session.say("think: hm\nsay: one two three four five\nchunk: 3\ntoken_delay: 5");
@@ -119,7 +122,6 @@ describe("a turn", () => {
 
 describe("calls that wait for a client", () => {
   test("a custom call waits without a lease, and its answer goes on", async () => {
-    const worker = await node.work();
     const session = await node.open([LOOK_UP]);
     await session.say('call look_up: {"q":"a"}\necho: it is');
     await session.idle();
@@ -134,7 +136,6 @@ describe("calls that wait for a client", () => {
   });
 
   test("a partial answer brings another idle that names the rest, without running", async () => {
-    await node.work();
     const session = await node.open([LOOK_UP]);
     await session.say('call look_up: {"q":"a"}\ncall look_up: {"q":"b"}\necho: got');
     await session.idle();
@@ -150,7 +151,6 @@ describe("calls that wait for a client", () => {
   });
 
   test("an asked call runs when it is allowed, and says why not when it is denied", async () => {
-    await node.work();
     const session = await node.open([toolset({ bash: "always_ask" })]);
     await session.say('call bash: {"command":"echo yes"}\ncall bash: {"command":"echo no"}\necho: got');
     await session.idle();
@@ -178,7 +178,6 @@ describe("calls that wait for a client", () => {
   });
 
   test("allowed calls run to their end before the idle asks for the rest; a confirmation meanwhile starts its call", async () => {
-    await node.work();
     const session = await node.open([toolset({ write: "always_ask" }), LOOK_UP]);
     await session.say('call bash: {"command":"sleep 0.4; echo slow"}\ncall write: {"file_path":"f","content":"x"}\ncall look_up: {}\necho: got');
     const write = await session.callId(2);
@@ -191,7 +190,6 @@ describe("calls that wait for a client", () => {
   });
 
   test("auto asks with an indeterminate evaluation; disabled, unknown and garbled calls get error results and the turn goes on", async () => {
-    await node.work();
     const session = await node.open([toolset({ bash: "off", write: "auto" })]);
     await session.say('call bash: {"command":"echo"}\ncall nothing: {}\ncall write: {"file_path":"f","content":"x"}\necho: got');
     await session.idle();
@@ -205,7 +203,6 @@ describe("calls that wait for a client", () => {
 
 describe("an interrupt", () => {
   test("stops a model request: no message, the span closed as an error, end_turn", async () => {
-    await node.work();
     const session = await node.open();
     await session.say("token_delay: 50\nrepeat: 200 word");
     await session.has(START);
@@ -221,7 +218,6 @@ describe("an interrupt", () => {
   });
 
   test("stops a running tool and closes its call", async () => {
-    await node.work();
     const session = await node.open([TOOLSET]);
     await session.say('call bash: {"command":"sleep 60"}\ncall bash: {"command":"echo never"}');
     await session.has("log.hand");
@@ -236,7 +232,6 @@ describe("an interrupt", () => {
   });
 
   test("on requires_action closes every pending call, without a model request", async () => {
-    await node.work();
     const session = await node.open([toolset({ bash: "always_ask" }), LOOK_UP]);
     await session.say("call look_up: {}\ncall bash: {}");
     await session.idle();
@@ -250,7 +245,6 @@ describe("an interrupt", () => {
   });
 
   test("with a message in one request ends the turn first; the next one starts from that message", async () => {
-    await node.work();
     const session = await node.open();
     await session.say("token_delay: 50\nrepeat: 200 word");
     await session.has(START);
@@ -266,7 +260,6 @@ describe("an interrupt", () => {
 
 describe("a failing model", () => {
   test("that is overloaded for a moment is asked again, and the text is in the log once", async () => {
-    await node.work();
     const session = await node.open();
     await session.say("error: 529 times=1\nsay: hello");
     await session.idle();
@@ -282,7 +275,6 @@ describe("a failing model", () => {
   test.each(["sse_error: overloaded_error times=1 after=5", "drop: times=1 after=5", "malformed: times=1 after=5"])(
     "whose stream breaks (%s) is asked again, and nothing partial is kept",
     async (fault) => {
-      await node.work();
       const session = await node.open();
       await session.say(`${fault}\nsay: one two three four`);
       await session.idle();
@@ -292,7 +284,6 @@ describe("a failing model", () => {
   );
 
   test("that refuses the request ends the turn at once; the next message works", async () => {
-    await node.work();
     const session = await node.open();
     await session.say('error: 400 message="bad request"\nsay: hello');
     await session.idle();
@@ -306,7 +297,6 @@ describe("a failing model", () => {
   });
 
   test("that asks for a long wait reschedules the session, and an interrupt frees it", async () => {
-    const worker = await node.work();
     const session = await node.open();
     await session.say("error: 429 retry_after=30\nsay: hello");
     await session.has("session.status_rescheduled");
@@ -321,7 +311,6 @@ describe("a failing model", () => {
   });
 
   test("that cuts calls off at the token limit three times in a row ends the turn with a typed error; nothing ran", async () => {
-    await node.work();
     const session = await node.open([TOOLSET]);
     await session.say(
       ['truncated_call bash: {"command":"echo a"}', "---", 'truncated_call bash: {"comm', "---", 'truncated_call bash: {"command'].join("\n"),

@@ -2,11 +2,11 @@
 
 import type { AppendEffects } from "../../effects.ts";
 import type { Entry, OutsideEntry, Stored } from "../../entry.ts";
-import type { Fence } from "../../ids.ts";
+import type { Fence, Position } from "../../ids.ts";
 import { position } from "../../ids.ts";
 import { Refusal } from "../../refusal.ts";
 import type { Answer } from "./commands.ts";
-import { list, pairs, text, whole } from "./reply.ts";
+import { list, text, whole } from "./reply.ts";
 
 /** The block of arguments that session.lua describes. */
 export function blockOf(entries: readonly Entry[], effects: AppendEffects, isProgress: boolean): string[] {
@@ -14,12 +14,12 @@ export function blockOf(entries: readonly Entry[], effects: AppendEffects, isPro
   return [
     String(entries.length),
     ...entries.flatMap((entry) => [entry.type, JSON.stringify(entry)]),
-    String(set.length),
-    ...set.flat(),
     String(effects.drop.length),
     ...effects.drop,
     String(effects.stamp.length),
     ...effects.stamp,
+    String(set.length),
+    ...set.flat(),
     String(effects.waiting),
     String(effects.open),
     String(effects.gateIndex),
@@ -65,14 +65,17 @@ export function refused(answer: Answer): Error {
   return code ? new Refusal(code) : new TypeError(`a step answered "${answer.word}"`);
 }
 
-/** An entry of the stream as XRANGE gives it. */
+/** An entry of the stream as XRANGE gives it. The one place where stored text becomes an entry again: it is what `blockOf` wrote. */
 export function storedOf(row: unknown): Stored {
   const [id, fields] = list(row);
-  const map = pairs(fields);
-  return readStored(text(id).replace("-0", ""), map.get("at"), map.get("f"), map.get("e"));
+  const [, at, , fence, , , , json] = list(fields);
+  return { position: placeOf(id), at: whole(at), fence: whole(fence) as Fence, entry: JSON.parse(text(json)) as Entry };
 }
 
-/** The one place where stored text becomes an entry again: it is what `blockOf` wrote. */
-export function readStored(place: unknown, at: unknown, fence: unknown, json: unknown): Stored {
-  return { position: position(whole(place)), at: whole(at), fence: whole(fence) as Fence, entry: JSON.parse(text(json)) as Entry };
-}
+export const placeOf = (id: unknown): Position => position(Number.parseInt(text(id), 10));
+
+/** The type of an entry of the stream, without reading the whole of it. */
+export const typeOf = (row: unknown): string => text(list(list(row)[1])[5]);
+
+/** The length of its JSON. */
+export const sizeOf = (row: unknown): number => text(list(list(row)[1])[7]).length;

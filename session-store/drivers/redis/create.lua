@@ -10,7 +10,7 @@ if known[1] then
   if known[3] ~= ARGV[5] then return { "conflict" } end
   return { "ok", redis.call("HGETALL", KEYS[2]) }
 end
-local m = { head = 0, time = 0, gate = 0, waiting = 0, open = 0, attempts = 0 }
+local m = { head = 0, time = 0, gate = 0, waiting = 0, open = 0, attempts = 0, big = 0 }
 local ids = tonumber(ARGV[7])
 local _, at = append(m, KEYS[1], KEYS[2], ARGV[2], 0, 8 + ids)
 redis.call("HSET", KEYS[2], "id", ARGV[1], "workspace", ARGV[4], "digest", ARGV[5], "created", at, "fence", 0, "held", 0, "index", KEYS[5])

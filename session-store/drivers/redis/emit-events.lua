@@ -7,6 +7,5 @@
 local m = facts(KEYS[2])
 local no = refusal(m, KEYS[1], ARGV[1], ARGV[2])
 if no then return no end
-local from, at, count = append(m, KEYS[1], KEYS[2], ARGV[3], ARGV[1], 4)
-remember(KEYS[2], ARGV[2], from, count, at)
+local from, at = append(m, KEYS[1], KEYS[2], ARGV[3], ARGV[1], 4, ARGV[2])
 return { "ok", from, at }

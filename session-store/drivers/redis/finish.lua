@@ -8,8 +8,7 @@ local m = facts(KEYS[2])
 local no = refusal(m, KEYS[1], ARGV[1], ARGV[2])
 if no then return no end
 if m.head ~= ARGV[6] then return { "more" } end
-local from, at, count = append(m, KEYS[1], KEYS[2], ARGV[3], ARGV[1], 8)
-remember(KEYS[2], ARGV[2], from, count, at)
+local from, at = append(m, KEYS[1], KEYS[2], ARGV[3], ARGV[1], 8, ARGV[2])
 redis.call("HSET", KEYS[2], "held", 0)
 -- S8: what waits behind an open call waits for its answer; what waits for nothing is due now.
 local score = tonumber(ARGV[7]) or (m.waiting > 0 and m.open == 0 and millis()) or nil

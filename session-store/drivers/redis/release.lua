@@ -7,8 +7,7 @@
 local m = facts(KEYS[2])
 local no = refusal(m, KEYS[1], ARGV[1], ARGV[2])
 if no then return no end
-local from, at, count = append(m, KEYS[1], KEYS[2], ARGV[3], ARGV[1], 7)
-remember(KEYS[2], ARGV[2], from, count, at)
+local from, at = append(m, KEYS[1], KEYS[2], ARGV[3], ARGV[1], 7, ARGV[2])
 redis.call("HSET", KEYS[2], "held", 0)
 schedule(KEYS[3], KEYS[2], ARGV[5], tonumber(ARGV[6]))
 redis.call("PUBLISH", ARGV[4], "due")

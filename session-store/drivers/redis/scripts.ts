@@ -3,7 +3,7 @@
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 
-const ON_SESSIONS = ["create", "receive", "emit-events", "finish", "release", "take", "renew", "wake", "remove", "read-events"] as const;
+const ON_SESSIONS = ["create", "receive", "emit-events", "finish", "release", "take", "renew", "wake", "remove"] as const;
 const ON_DOCUMENTS = ["put-documents", "discard-document"] as const;
 
 export type StepName = (typeof ON_SESSIONS)[number] | (typeof ON_DOCUMENTS)[number];

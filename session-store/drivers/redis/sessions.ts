@@ -9,16 +9,13 @@ import { position } from "../../ids.ts";
 import { Refusal } from "../../refusal.ts";
 import type { SessionRecord } from "../../session.ts";
 import type { NewSession, ReceiveOptions, Slice } from "../../store.ts";
-import { appended, blockOf, eventIdOf, placed, readStored, refused, storedOf } from "./append.ts";
+import { appended, blockOf, eventIdOf, placed, refused, storedOf } from "./append.ts";
 import type { Commands } from "./commands.ts";
 import { DUE_BELL, indexKey, keysOf, partitionOf, retryKey } from "./keys.ts";
+import { readEvents } from "./read.ts";
 import { knownRecord } from "./record.ts";
 import { list, text, whole } from "./reply.ts";
 
-const PAGE_ENTRIES = 500;
-const PAGE_BYTES = 4 * 1024 * 1024;
-/** How many entries one step looks at, at most: other callers wait meanwhile. */
-const LOOK_ENTRIES = 2_000;
 const RETRY_DIGEST_MS = 60_000;
 const OUTSIDE = 0 as Fence;
 
@@ -101,27 +98,8 @@ export class Sessions {
     return appended(answer, entries, lease.fence);
   }
 
-  async getEvents(id: SessionId, { after, before, types, order = "asc", limit: wanted = PAGE_ENTRIES }: Slice): Promise<readonly Stored[]> {
-    const limit = types?.length === 0 ? 0 : wanted;
-    const keys = keysOf(id);
-    const page: Stored[] = [];
-    let bytes = 0;
-    let low = after === undefined ? 1 : after + 1;
-    let high = before === undefined ? Number.MAX_SAFE_INTEGER : before - 1;
-    for (;;) {
-      // An empty span is asked for all the same: an unknown session is refused whatever is asked of it.
-      const args = [low, Math.max(high, 0), order, limit - page.length, PAGE_BYTES - bytes, LOOK_ENTRIES, ...(types ?? [])];
-      const answer = await this.#commands.step("read-events", [keys.log, keys.meta], args, { isRead: true });
-      if (answer.word !== "ok") throw refused(answer);
-      const [next, rows] = [text(answer.rest[0]), list(answer.rest[1])];
-      for (let row = 0; row < rows.length; row += 4) {
-        page.push(readStored(rows[row], rows[row + 1], rows[row + 2], rows[row + 3]));
-        bytes += text(rows[row + 3]).length;
-      }
-      if (next === "" || page.length >= limit || whole(answer.rest[2]) === 1 || bytes >= PAGE_BYTES) return page;
-      if (order === "asc") low = whole(next);
-      else high = whole(next);
-    }
+  getEvents(id: SessionId, slice: Slice): Promise<readonly Stored[]> {
+    return readEvents(this.#commands, id, slice);
   }
 
   async getSession(id: SessionId): Promise<SessionRecord> {

@@ -26,7 +26,7 @@ export interface Reply {
   readonly usage: Usage;
 }
 
-export interface Usage {
+interface Usage {
   readonly input_tokens: number;
   readonly output_tokens: number;
   readonly cache_read_input_tokens: number;

@@ -81,7 +81,7 @@ const ALONE = /^\s*(echo|malformed|drop|stall|redacted_think|---)\s*$/i;
 type Open = { -readonly [Key in keyof Step]: Step[Key] } & { actions: Action[]; faults: Fault[]; calls: number };
 
 /** The steps of a text; null if it holds no directive. */
-export function parseScript(text: string): Step[] | null {
+function parseScript(text: string): Step[] | null {
   const steps: Open[] = [];
   const open = (): Open => {
     const step: Open = { actions: [], faults: [], calls: 0 };

@@ -24,7 +24,7 @@ export interface ModelOptions {
 }
 
 /** One request that came. Credentials are never kept: only by which headers they came. */
-export interface Recorded {
+interface Recorded {
   readonly n: number;
   readonly at: string;
   readonly path: string;
@@ -39,7 +39,7 @@ export interface Recorded {
   aborted?: boolean;
 }
 
-export interface RequestFilter {
+interface RequestFilter {
   readonly contains?: string;
   readonly since?: number;
   readonly limit?: number;
