@@ -6,9 +6,10 @@ import { mintEvent } from "../../session-store/ids.ts";
 import { Refusal } from "../../session-store/refusal.ts";
 import type { SessionStore } from "../../session-store/store.ts";
 import type { Api } from "../support/api.ts";
-import { makeSession, say, startApi, until } from "../support/api.ts";
+import { makeSession, say, startApi } from "../support/api.ts";
 import { Brain, idle, note, running, says, spanEnd, spanStart } from "../support/brain.ts";
 import { FrameReader } from "../support/frames.ts";
+import { until } from "../support/until.ts";
 
 let api: Api;
 beforeAll(async () => {
@@ -202,9 +203,9 @@ describe("a connection", () => {
       const text = "x".repeat(1024 * 1024);
       for (let count = 0; count < 24; count += 1) await brain.emit(says(text));
       await brain.finish(...idle());
-      await until(() => fast.types.includes("session.status_idle"), 20_000);
+      await until(() => fast.types.includes("session.status_idle"), { timeoutMs: 20_000 });
       expect(fast.types.filter((type) => type === "agent.message")).toHaveLength(24);
-      await until(() => strict.logged.some((line) => line.includes("stream.cut")), 10_000);
+      await until(() => strict.logged.some((line) => line.includes("stream.cut")));
       slow.response.resume();
       await until(() => slow.isCut);
       expect(slow.types).not.toContain("session.status_idle");
