@@ -153,13 +153,15 @@ class Wire {
   readonly #options: HandsOptions;
   readonly #pools = new Map<string, Pool>();
   #lastId = 0;
+  #isClosed = false;
 
   constructor(options: HandsOptions) {
     this.#options = options;
   }
 
   /** Z1 */
-  async ask(ask: Ask, signal: AbortSignal): Promise<ToolAnswer> {
+  async ask(ask: Ask, callers: AbortSignal): Promise<ToolAnswer> {
+    const signal = AbortSignal.any([callers]); // One of its own: many calls may share the caller's, and each would add listeners to it.
     const lostMs = this.#options.handLostMs ?? HAND_LOST_MS;
     let heardAt = Date.now();
     const heard = (): void => {
@@ -171,6 +173,7 @@ class Wire {
         return await this.#post(await this.#urlOf(ask.host), ask, signal, heard);
       } catch (error) {
         if (signal.aborted) throw signal.reason;
+        if (this.#isClosed) throw new Refusal("shutting_down", undefined, { cause: error });
         if (!(error instanceof Trouble)) throw error;
         this.#options.log.warn({ host: ask.host, tool: ask.tool, reason: error.message, silentMs: Date.now() - heardAt }, "hand.unreachable");
         if (Date.now() - heardAt >= lostMs) throw new Refusal("hand_lost", undefined, { detail: error.message, cause: error });
@@ -180,6 +183,7 @@ class Wire {
   }
 
   async close(): Promise<void> {
+    this.#isClosed = true;
     await Promise.all([...this.#pools.values()].map((pool) => pool.destroy()));
   }
 

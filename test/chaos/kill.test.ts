@@ -37,12 +37,15 @@ function describeKills(store: StoreKind): void {
     await rm(work, { recursive: true, force: true });
   });
 
-  test.for(killsOf(store, isWhole))("$point: $victim", { timeout: KILL_MS }, async (kill) => {
-    const before = model.stats().rejected;
-    expect({ kill: nameOf(kill), faults: await runKill(installation, api, kill), refused: model.stats().rejected - before }).toEqual({
-      kill: nameOf(kill),
-      faults: [],
-      refused: 0,
-    });
-  });
+  for (const kill of killsOf(store, isWhole)) {
+    test(
+      nameOf(kill),
+      async () => {
+        const before = model.stats().rejected;
+        const faults = await runKill(installation, api, kill);
+        expect({ faults, refusedByTheModel: model.stats().rejected - before }).toEqual({ faults: [], refusedByTheModel: 0 });
+      },
+      KILL_MS,
+    );
+  }
 }

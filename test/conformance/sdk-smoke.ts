@@ -17,9 +17,9 @@ import { startRedis } from "../support/redis.ts";
 import { startRoundRobin } from "../support/round-robin.ts";
 import { until } from "../support/until.ts";
 
-/** What the product does not offer yet: vaults by the API, and most of the kit's level "next". */
+/** What the product does not offer yet: vaults by the API (one check of strictness makes one, too), and most of the kit's level "next". */
 const RUNS: readonly Readonly<Record<string, string>>[] = [
-  { LEVEL: "core", SKIP: "vault,credential" },
+  { LEVEL: "core", SKIP: "vault,credential,strict: unknown fields" },
   { LEVEL: "next", ONLY: "previews,threads,system message,self-hosted results" },
 ];
 
@@ -52,8 +52,6 @@ const SETUPS: Readonly<Record<string, (place: Place) => Promise<string>>> = {
   },
 };
 
-process.exitCode = await main(process.argv[2]);
-
 async function main(kit: string | undefined): Promise<number> {
   if (kit === undefined) {
     process.stderr.write("usage: sdk-smoke <kit folder>\n");
@@ -69,7 +67,9 @@ async function main(kit: string | undefined): Promise<number> {
   return total.failed === 0 && total.passed > 0 ? 0 : 1;
 }
 
-const tell = (count: Count) => `${count.passed} passed, ${count.failed} failed, ${count.skipped} skipped`;
+function tell(count: Count): string {
+  return `${count.passed} passed, ${count.failed} failed, ${count.skipped} skipped`;
+}
 
 async function tryOut(kit: string, name: string, start: (place: Place) => Promise<string>): Promise<Count> {
   const count: Count = { passed: 0, failed: 0, skipped: 0 };
@@ -165,3 +165,5 @@ async function answers(url: string): Promise<boolean> {
     return false;
   }
 }
+
+process.exitCode = await main(process.argv[2]);

@@ -157,7 +157,7 @@ async function read(store: SessionStore, name: string): Promise<void> {
 
 async function main(): Promise<void> {
   const [verb, dataDir = "", name = "", redisUrl] = process.argv.slice(2);
-  const log = pino({ level: "warn" }, pino.destination(2));
+  const log = pino({ level: "error" }, pino.destination(2));
   const store = await openStore({ dataDir, leaseMs: LEASE_MS, log, ...(redisUrl === undefined ? {} : { redisUrl }) });
   try {
     if (verb === "read") await read(store, name);

@@ -23,8 +23,8 @@ import { until } from "../support/until.ts";
 import { cutPower, markedEnv } from "./cut.ts";
 import type { Line } from "./power-cut-program.ts";
 
-const WRITER_MS_MIN = 100;
-const WRITER_MS_MAX = 700;
+const WRITER_MS_MIN = 200;
+const WRITER_MS_MAX = 1_200;
 const FIRST_LINE_MS = 20_000;
 const READER_MS = 60_000;
 /** How long a Redis writer may still hear answers that had left before the cut. */
