@@ -31,7 +31,9 @@ const Line = z.object({ level: z.number().optional(), msg: z.string().optional()
 /** Runs an installation until it is told to stop; resolves with the exit code. A bad setting rejects (`SettingError`). */
 export async function launch(env: Environment = process.env): Promise<number> {
   const config = readConfig(env);
-  const log = pino({ level: config.logLevel, base: { role: "launcher" } }, process.stdout);
+  // A person at a terminal is told by the banner; the log then says only what is wrong.
+  const level = process.stdout.isTTY && !config.isLogLevelGiven ? "warn" : config.logLevel;
+  const log = pino({ level, base: { role: "launcher" } }, process.stdout);
   const keys = await ensureKeys(config.keysDir, config.apiKey);
   return new Launcher(config, env, keys, log, await choosePorts(config)).run();
 }

@@ -16,6 +16,7 @@ import { answerOf, invalid } from "./answer.ts";
 import type { Principal } from "./authenticate.ts";
 import { makeAuthenticate } from "./authenticate.ts";
 import { addAgents } from "./http/agents.ts";
+import { Bodies } from "./http/body.ts";
 import type { Door } from "./http/call.ts";
 import { Call, pathAdder, sendJson } from "./http/call.ts";
 import { addEnvironments } from "./http/environments.ts";
@@ -54,6 +55,7 @@ export function makeServer(options: ServerOptions): Server {
   });
   const door: Door = { store, log, fault, streams, unanswered: new Unanswered() };
   const authenticate = makeAuthenticate(options.apiKeys);
+  const bodies = new Bodies();
   const callers = new WeakMap<Request, Principal>();
   let isClosing = false;
 
@@ -81,7 +83,7 @@ export function makeServer(options: ServerOptions): Server {
   const add = pathAdder(app, (request, response) => {
     const principal = callers.get(request);
     if (!principal) throw new Error("a request reached a resource without a principal");
-    return new Call(request, response, principal, requestIdOf(response));
+    return new Call(request, response, principal, { requestId: requestIdOf(response), bodies });
   });
   addAgents(add, door);
   addEnvironments(add, door);

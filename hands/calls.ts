@@ -33,7 +33,7 @@ export class Calls {
   readonly #sandboxOf: (hand: HandRow) => Sandbox;
   /** By hand, in order of arrival; those that run come first. */
   readonly #lines = new Map<string, Job[]>();
-  #closedBecause: string | undefined;
+  #isClosed = false;
 
   constructor(ledger: Ledger, sandboxOf: (hand: HandRow) => Sandbox) {
     this.#ledger = ledger;
@@ -81,12 +81,8 @@ export class Calls {
   }
 
   /** From here on nothing starts. */
-  close(reason: string): void {
-    this.#closedBecause = reason;
-  }
-
-  isBusy(hand: string): boolean {
-    return this.#lines.has(hand);
+  close(): void {
+    this.#isClosed = true;
   }
 
   async #outcome(row: HandRow, holder: Holder, use: ToolUse, mayRerun: boolean): Promise<Outcome> {
@@ -98,7 +94,7 @@ export class Calls {
     const tool = descriptorOf(use.name);
     const known = this.#known(row.hand, use.id, mayRerun && tool !== undefined && (tool.isReadOnly || tool.isIdempotent));
     if (known !== null) return known;
-    if (this.#closedBecause !== undefined) throw new Refusal("shutting_down");
+    if (this.#isClosed) throw new Refusal("shutting_down");
     if (tool === undefined) return wrong(`There is no tool named ${JSON.stringify(use.name.slice(0, 100))}.`);
     const input = TOOL_INPUTS[tool.name].safeParse(use.input);
     if (!input.success) return wrong(`The input of ${tool.name} is not valid: ${input.error.issues.map(worded).join("; ")}.`);

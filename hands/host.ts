@@ -108,13 +108,9 @@ export class HandHost {
     return this.#ledger.hands().map(({ hand, session }) => ({ hand, session }));
   }
 
-  hasHand(hand: string): boolean {
-    return this.#ledger.hand(hand)?.state === "live";
-  }
-
   /** Ends every call as failed, durably, and every sandbox. */
   async stop(): Promise<void> {
-    this.#calls.close("shutdown");
+    this.#calls.close();
     this.#sweeper.stop();
     await this.#calls.end(this.#ledger.hands(), "the hand host was shut down");
     await Promise.all([...this.#sandboxes.values()].map((sandbox) => sandbox.stop("the hand host was shut down")));

@@ -58,6 +58,7 @@ export class Ledger {
   readonly boot: number;
   readonly #db: Database.Database;
   readonly #hands = new Map<string, HandRow>();
+  readonly #statements = new Map<string, Database.Statement>();
   #pending: Pending[] = [];
   #commit: Promise<void> | undefined;
   readonly #onBroken: (error: unknown) => void;
@@ -81,8 +82,8 @@ export class Ledger {
     mkdirSync(dataDir, { recursive: true, mode: 0o700 });
     const db = new Database(join(dataDir, "ledger.db"));
     try {
-      db.exec("PRAGMA locking_mode = EXCLUSIVE");
       db.exec("PRAGMA journal_mode = WAL");
+      db.exec("PRAGMA locking_mode = EXCLUSIVE");
       db.exec("PRAGMA synchronous = FULL");
       db.exec(SCHEMA);
       db.prepare("INSERT INTO host (one, id, boot) VALUES (1, ?, 1) ON CONFLICT (one) DO UPDATE SET boot = boot + 1").run(mint("host"));
@@ -139,7 +140,7 @@ export class Ledger {
   }
 
   call(hand: string, toolUseId: string): CallRow | undefined {
-    const row = this.#db.prepare("SELECT fence, boot, state, outcome FROM calls WHERE hand = ? AND tool_use_id = ?").get(hand, toolUseId);
+    const row = this.#statement("SELECT fence, boot, state, outcome FROM calls WHERE hand = ? AND tool_use_id = ?").get(hand, toolUseId);
     if (row === undefined || row === null) return undefined;
     const stored = StoredCall.parse(row);
     if (stored.state === "running") return { state: "running", isThisBoot: stored.boot === this.boot };
@@ -180,6 +181,10 @@ export class Ledger {
   /** Commits what waits and gives the file back. */
   async close(): Promise<void> {
     await this.#commit;
+    // The driver gives the lock back only once the collector has come to every statement; leaving WAL and exclusive mode gives it back now.
+    this.#db.pragma("journal_mode = DELETE");
+    this.#db.pragma("locking_mode = NORMAL");
+    this.#db.prepare("SELECT boot FROM host").get();
     this.#db.close();
   }
 
@@ -194,7 +199,7 @@ export class Ledger {
         this.#commit = undefined;
         try {
           this.#db.transaction(() => {
-            for (const { sql, values } of batch) this.#db.prepare(sql).run(...values);
+            for (const { sql, values } of batch) this.#statement(sql).run(...values);
           })();
           resolve();
         } catch (error) {
@@ -204,5 +209,10 @@ export class Ledger {
       });
     });
     return this.#commit;
+  }
+  #statement(sql: string): Database.Statement {
+    const statement = this.#statements.get(sql) ?? this.#db.prepare(sql);
+    this.#statements.set(sql, statement);
+    return statement;
   }
 }

@@ -132,7 +132,7 @@ export class Calls {
         await this.#context.fault("tool-running");
         return await this.#answered(answer);
       } catch (error) {
-        if (!(error instanceof Refusal) || error.code !== "hand_lost") throw error;
+        if (!(error instanceof Refusal) || error.code !== "hand_lost") throw this.#fenced(error);
         log.warn({ sessionId: lease.id, fence: lease.fence, toolUseId: call.id }, "hand.lost");
         const wasBound = this.#journal.view.hand?.state === "bound";
         this.#wasLost ||= wasBound;
@@ -165,7 +165,7 @@ export class Calls {
       return outcome.type === "done" ? { call, entry: this.#entryOf(call, outcome) } : placeholder;
     } catch (error) {
       leaseSignal.throwIfAborted();
-      log.warn({ sessionId: lease.id, fence: lease.fence, toolUseId: call.id, error }, "tool.uncancelled");
+      log.warn({ sessionId: lease.id, fence: lease.fence, toolUseId: call.id, err: error }, "tool.uncancelled");
       return placeholder;
     }
   }
@@ -190,6 +190,12 @@ export class Calls {
     }
   }
 
+  /** A hand that knows a newer fence says what the store would say: the lease is lost. */
+  #fenced(error: unknown): unknown {
+    if (error instanceof Refusal && error.code === "fenced") this.#context.loseLease(error);
+    return error;
+  }
+
   #toolOf(call: Call) {
     return toolsOf(this.#journal.view.agent).find((tool) => tool.name === call.name);
   }
@@ -202,7 +208,7 @@ export class Calls {
     this.#binding
       .ensure()
       .then((ref) => hands.settled(this.#binding.holder, ref, [id], signal))
-      .catch((error: unknown) => log.debug({ sessionId: lease.id, toolUseId: id, error }, "tool.unsettled"));
+      .catch((error: unknown) => log.debug({ sessionId: lease.id, toolUseId: id, err: error }, "tool.unsettled"));
   }
 }
 

@@ -24,4 +24,6 @@ export interface LeaseContext extends HostContext {
   readonly lease: Lease;
   /** Aborts when the lease is lost or given back. */
   readonly leaseSignal: AbortSignal;
+  /** Someone said that a newer fence is about: the lease is lost. */
+  loseLease(cause: unknown): void;
 }

@@ -41,8 +41,8 @@ export async function drive(context: HostContext, lease: Lease, takenAt: number,
   try {
     await host.drive();
   } catch (error) {
-    if (error instanceof Stop && error.kind === "lease_lost") log.warn({ ...facts, error: error.cause }, "lease.lost");
-    else log.error({ ...facts, error }, "session.failed");
+    if (error instanceof Stop && error.kind === "lease_lost") log.warn({ ...facts, err: error.cause }, "lease.lost");
+    else log.error({ ...facts, err: error }, "session.failed");
   } finally {
     host.close();
   }
@@ -64,7 +64,12 @@ class Host {
   constructor(context: HostContext, lease: Lease, takenAt: number, shutdown: AbortSignal) {
     this.#shutdown = shutdown;
     this.#keeper = new LeaseKeeper(context.store, lease, takenAt, (head) => this.#journal.noteHead(head));
-    this.#context = { ...context, lease, leaseSignal: AbortSignal.any([this.#keeper.signal, this.#over.signal]) };
+    this.#context = {
+      ...context,
+      lease,
+      leaseSignal: AbortSignal.any([this.#keeper.signal, this.#over.signal]),
+      loseLease: (cause) => this.#keeper.lose(cause),
+    };
     this.#journal = new Journal(context.store, lease, this.#keeper, () => this.#hearNews());
     this.#binding = new HandBinding(this.#context, this.#journal);
     this.#calls = new Calls(this.#context, this.#journal, this.#binding);
@@ -238,7 +243,7 @@ class Host {
 
   #failed(error: unknown): Ending {
     const { lease, log, harness } = this.#context;
-    log.error({ sessionId: lease.id, fence: lease.fence, harness: harness.name, error }, "harness.failed");
+    log.error({ sessionId: lease.id, fence: lease.fence, harness: harness.name, err: error }, "harness.failed");
     const failure = { type: "unknown_error", message: "The turn failed inside the harness.", isTransient: true } as const;
     const retry = retryAfter(failure, this.#view.failures, Math.random);
     const told = { type: failure.type, message: failure.message };

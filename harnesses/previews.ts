@@ -1,7 +1,8 @@
 // The previews of one span: pieces of a reply as it comes, coalesced, numbered 0, 1, 2 … Best effort; never in the log.
 //
 //   Q1  An event's start comes before its pieces; all pieces of one (event, index) are a prefix of the final text.
-//   Q2  The first piece goes out at once, later ones at most every FLUSH_MS.
+//   Q2  The first piece goes out at once, later ones at most every FLUSH_MS; the last with the end of the reply.
+//   Q3  Nothing goes out before `open`, when the span's start is in the log: readers drop previews of a span that they have not seen.
 
 import type { EventId } from "../session-store/ids.ts";
 import { mintEvent } from "../session-store/ids.ts";
@@ -10,6 +11,8 @@ import type { PreviewPiece } from "./harness.ts";
 
 const FLUSH_MS = 30;
 const FLUSH_CHARS = 4_096;
+/** Pieces held before the span's start is stored; more are dropped, and with them the rest of the run. */
+const HELD_MAX = 1_000;
 
 export class Previews {
   readonly #messageId: EventId;
@@ -17,8 +20,10 @@ export class Previews {
   readonly #thinking = new Map<number, EventId>();
   /** Content block index → its place among the texts of the message: empty blocks have none. */
   readonly #places = new Map<number, number>();
+  readonly #held: Omit<Preview, "fence" | "span">[] = [];
   #n = 0;
   #hasStarted = false;
+  #isOpen = false;
   #buffer: { readonly place: number; text: string } | null = null;
   #timer: NodeJS.Timeout | null = null;
   #isOver = false;
@@ -26,6 +31,12 @@ export class Previews {
   constructor(messageId: EventId, send: (preview: Omit<Preview, "fence" | "span">) => void) {
     this.#messageId = messageId;
     this.#send = send;
+  }
+
+  /** The span's start is in the log. Q3 */
+  open(): void {
+    this.#isOpen = true;
+    for (const preview of this.#held.splice(0)) this.#send(preview);
   }
 
   add(piece: PreviewPiece): void {
@@ -54,9 +65,11 @@ export class Previews {
     return id;
   }
 
-  /** The reply is complete, or will never be: nothing more is sent. */
+  /** The reply is complete, or will never be: what is left is sent, and nothing more. */
   end(): void {
+    if (this.#isOpen) this.#flush();
     this.#isOver = true;
+    this.#held.length = 0;
     if (this.#timer) clearTimeout(this.#timer);
     this.#timer = null;
   }
@@ -89,7 +102,9 @@ export class Previews {
   }
 
   #emit(preview: Omit<Preview, "fence" | "span" | "n">): void {
-    this.#send({ ...preview, n: this.#n });
+    const numbered = { ...preview, n: this.#n };
     this.#n += 1;
+    if (this.#isOpen) this.#send(numbered);
+    else if (this.#held.length < HELD_MAX) this.#held.push(numbered);
   }
 }

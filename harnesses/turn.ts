@@ -104,6 +104,7 @@ export class Turn implements HarnessSession {
     const previews = new Previews(span.messageId, (preview) => store.preview(lease.id, { ...preview, fence: lease.fence, span: span.id }));
     const opening = this.#journal.append(entries).then(() => {
       open.isOpened = true;
+      previews.open();
     });
     const open: OpenSpan = { ...span, previews, opening, entries, isOpened: false, streaming: null };
     opening.catch(() => {});

@@ -3,7 +3,7 @@
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:http";
 import type { Request, RequestHandler, Router } from "express";
 import type { Logger } from "pino";
-import type { z } from "zod";
+import { z } from "zod";
 import type { FaultPoint } from "../../session-store/fault-point.ts";
 import type { SessionId } from "../../session-store/ids.ts";
 import { parseSessionId } from "../../session-store/ids.ts";
@@ -14,7 +14,8 @@ import type { Principal } from "../authenticate.ts";
 import type { Creation, Unanswered } from "../idempotency.ts";
 import { readKey, readRetries } from "../idempotency.ts";
 import type { Streams } from "../stream.ts";
-import { parseJson, readBody } from "./body.ts";
+import type { Bodies } from "./body.ts";
+import { parseJson } from "./body.ts";
 import { check } from "./check.ts";
 import { readQuery } from "./query.ts";
 
@@ -34,6 +35,8 @@ export interface Body<T> {
   readonly given: unknown;
 }
 
+const NO_QUERY = z.strictObject({});
+
 /** JSON text that is ready to go out. */
 export class JsonText {
   readonly text: string;
@@ -50,8 +53,9 @@ export class Call {
   readonly response: ServerResponse;
   readonly #params: Readonly<Record<string, unknown>>;
   readonly #search: URLSearchParams;
+  readonly #bodies: Bodies;
 
-  constructor(request: Request, response: ServerResponse, principal: Principal, requestId: string) {
+  constructor(request: Request, response: ServerResponse, principal: Principal, { requestId, bodies }: { requestId: string; bodies: Bodies }) {
     const at = request.originalUrl.indexOf("?");
     this.path = at < 0 ? request.originalUrl : request.originalUrl.slice(0, at);
     this.#search = new URLSearchParams(at < 0 ? "" : request.originalUrl.slice(at + 1));
@@ -60,6 +64,7 @@ export class Call {
     this.response = response;
     this.principal = principal;
     this.requestId = requestId;
+    this.#bodies = bodies;
   }
 
   get headers(): IncomingHttpHeaders {
@@ -90,15 +95,22 @@ export class Call {
     return readQuery(schema, this.#search);
   }
 
+  /** Refuses every query parameter. */
+  noQuery(): void {
+    this.query(NO_QUERY);
+  }
+
   async body<T>(schema: z.ZodType<T>, explain?: (path: string) => Record<string, unknown> | undefined): Promise<Body<T>> {
-    const bytes = await readBody(this.request);
+    this.noQuery();
+    const bytes = await this.#bodies.read(this.request, this.response);
     const given = parseJson(bytes);
     return { value: check(schema, given, explain), bytes, given };
   }
 
   /** For POSTs without a body: whatever was sent is read and forgotten. */
   async noBody(): Promise<void> {
-    await readBody(this.request);
+    this.noQuery();
+    await this.#bodies.read(this.request, this.response);
   }
 
   onAnswered(then: () => void): void {
@@ -121,8 +133,8 @@ export async function ownSession(door: Door, call: Call, id: SessionId): Promise
 }
 
 /** Gives what is to be answered as JSON, or `undefined` when the response was taken over. */
-export type Handle = (call: Call) => Promise<unknown>;
-export type Methods = Readonly<Partial<Record<"get" | "post" | "delete", Handle>>>;
+type Handle = (call: Call) => Promise<unknown>;
+type Methods = Readonly<Partial<Record<"get" | "post" | "delete", Handle>>>;
 /** Adds a path with its methods; any other method is 405. */
 export type AddPath = (path: string, methods: Methods) => void;
 

@@ -37,7 +37,7 @@ const explain = (path: string) => (path.startsWith("metadata") ? BAD_METADATA : 
 export function addEnvironments(add: AddPath, door: Door): void {
   add("/v1/environments", { post: (call) => create(door, call), get: (call) => list(door, call) });
   add("/v1/environments/:id", {
-    get: async (call) => wire(await environmentDocument(door, call)),
+    get: (call) => retrieve(door, call),
     post: (call) => update(door, call),
     delete: (call) => remove(door, call),
   });
@@ -112,6 +112,11 @@ async function list(door: Door, call: Call): Promise<unknown> {
     includeArchived: query.include_archived,
   });
   return { data: documents.map(wire), next_page };
+}
+
+async function retrieve(door: Door, call: Call): Promise<unknown> {
+  call.noQuery();
+  return wire(await environmentDocument(door, call));
 }
 
 async function update(door: Door, call: Call): Promise<unknown> {

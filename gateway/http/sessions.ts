@@ -1,6 +1,5 @@
 // Sessions (contract §5): list, retrieve, archive, delete; create and update have files of their own.
 
-import { z } from "zod";
 import type { SessionId } from "../../session-store/ids.ts";
 import { mintEvent, primaryThread } from "../../session-store/ids.ts";
 import { Refusal } from "../../session-store/refusal.ts";
@@ -20,7 +19,6 @@ import { SessionList } from "./session-schema.ts";
 import { updateSession } from "./session-update.ts";
 
 const LIST = "sessions";
-const NOTHING = z.strictObject({});
 
 export function addSessions(add: AddPath, door: Door): void {
   add("/v1/sessions", { post: (call) => createSession(door, call), get: (call) => list(door, call) });
@@ -33,7 +31,7 @@ export function addSessions(add: AddPath, door: Door): void {
 }
 
 async function retrieve(door: Door, call: Call): Promise<unknown> {
-  call.query(NOTHING);
+  call.noQuery();
   return wireOfSession(await ownSession(door, call, call.sessionId()));
 }
 

@@ -16,7 +16,7 @@ const ThreadList = z.strictObject({ limit: limit(1000, 1000), page });
 
 export function addThreads(add: AddPath, door: Door): void {
   add("/v1/sessions/:id/threads", { get: (call) => list(door, call) });
-  add("/v1/sessions/:id/threads/:thread", { get: async (call) => wireOfThread(await ownSession(door, call, ofThread(call))) });
+  add("/v1/sessions/:id/threads/:thread", { get: (call) => retrieve(door, call) });
   add("/v1/sessions/:id/threads/:thread/archive", { post: (call) => archive(door, call) });
   add("/v1/sessions/:id/threads/:thread/events", { get: (call) => listThreadEvents(door, call, ofThread(call)) });
   add("/v1/sessions/:id/threads/:thread/stream", { get: (call) => openStream(door, call, ofThread(call)) });
@@ -26,6 +26,11 @@ async function list(door: Door, call: Call): Promise<unknown> {
   const query = call.query(ThreadList);
   if (query.page !== undefined) throw invalid("page: is not a cursor of this list");
   return { data: [wireOfThread(await ownSession(door, call, call.sessionId()))], next_page: null };
+}
+
+async function retrieve(door: Door, call: Call): Promise<unknown> {
+  call.noQuery();
+  return wireOfThread(await ownSession(door, call, ofThread(call)));
 }
 
 async function archive(door: Door, call: Call): Promise<unknown> {

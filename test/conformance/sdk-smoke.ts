@@ -52,8 +52,6 @@ const SETUPS: Readonly<Record<string, (place: Place) => Promise<string>>> = {
   },
 };
 
-process.exitCode = await main(process.argv[2]);
-
 async function main(kit: string | undefined): Promise<number> {
   if (kit === undefined) {
     process.stderr.write("usage: sdk-smoke <kit folder>\n");
@@ -167,3 +165,5 @@ async function answers(url: string): Promise<boolean> {
     return false;
   }
 }
+
+process.exitCode = await main(process.argv[2]);

@@ -4,12 +4,15 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import Anthropic from "@anthropic-ai/sdk";
 import { Bash } from "just-bash";
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import type { ScriptedModel } from "../support/model/server.ts";
 import { expectedTotals } from "./expected.ts";
 import { REPORT_FILE, startOfflineModel } from "./offline-model.ts";
 
 const DATA = readFileSync(join(import.meta.dirname, "sales.csv"), "utf8");
+/** The model takes its time, and a shell starts slowly on a busy machine. */
+vi.setConfig({ testTimeout: 60_000 });
+
 const STEPS_MAX = 10;
 
 let model: ScriptedModel;

@@ -1,12 +1,12 @@
 // Which servers the driver starts on.
 
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { openRedisStore } from "../../session-store/drivers/redis/driver.ts";
-import { mayRunRedis } from "../support/redis.ts";
+import { needs } from "../support/real-part.ts";
 import { keptLog, quiet, redisOfTest, storeOfTest } from "./redis-kit.ts";
 import { openSession } from "./suite/kit.ts";
 
-describe.runIf(mayRunRedis())("a Redis that is not fit", () => {
+needs("redis-server")("a Redis that is not fit", () => {
   const opening = (url: string) => openRedisStore({ url, leaseMs: 1_000, log: quiet });
 
   test.each([

@@ -1,11 +1,11 @@
 // Redis goes away, stands still, runs short or changes its mind: calls end or resume in time, nothing acknowledged is lost or doubled.
 
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { follow } from "../../session-store/follow.ts";
 import type { SessionId } from "../../session-store/ids.ts";
 import { position } from "../../session-store/ids.ts";
 import type { Bell, SessionStore } from "../../session-store/store.ts";
-import { mayRunRedis } from "../support/redis.ts";
+import { needs } from "../support/real-part.ts";
 import { keptLog, redisOfTest, storeOfTest, textsOf } from "./redis-kit.ts";
 import { codeOf, message, openHeld, openSession, says, storedOf, until } from "./suite/kit.ts";
 
@@ -45,7 +45,7 @@ async function timed(call: () => Promise<unknown>): Promise<{ code: string; ms: 
   return { code, ms: performance.now() - from };
 }
 
-describe.runIf(mayRunRedis())("a Redis that fails", () => {
+needs("redis-server")("a Redis that fails", () => {
   test("calls resume within ten seconds of a kill -9, and what was acknowledged is there once", async () => {
     const redis = await redisOfTest();
     const { log, count } = keptLog();

@@ -1,13 +1,14 @@
 // The Redis driver against the contract, on a real redis-server.
 
-import { afterAll, beforeAll, describe } from "vitest";
+import { afterAll, beforeAll } from "vitest";
 import { openRedisStore } from "../../session-store/drivers/redis/driver.ts";
 import type { SessionStore } from "../../session-store/store.ts";
-import { mayRunRedis, startRedis, type TestRedis } from "../support/redis.ts";
+import { needs } from "../support/real-part.ts";
+import { startRedis, type TestRedis } from "../support/redis.ts";
 import { quiet } from "./redis-kit.ts";
 import { describeStore } from "./session-store.suite.ts";
 
-describe.runIf(mayRunRedis())("on Redis", () => {
+needs("redis-server")("on Redis", () => {
   let redis: TestRedis;
   beforeAll(async () => {
     redis = await startRedis();

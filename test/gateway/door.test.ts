@@ -237,6 +237,8 @@ describe("queries", () => {
       [`${events}/stream?event_deltas[]=agent.tool_use`, "event_deltas.0"],
       [`${events}/stream?${Array.from({ length: 101 }, () => "event_deltas[]=agent.message").join("&")}`, "event_deltas"],
     ];
+    for (const path of ["/v1/agents?bogus=1", `/v1/sessions/${id}/archive?bogus=1`, `/v1/sessions/${id}/events?bogus=1`])
+      expect((await api.call("POST", path, {})).body.error.message).toContain("bogus: ");
     for (const [path, name] of cases) {
       const answer = await api.call("GET", path);
       expect([path, answer.status, answer.body.error?.message]).toEqual([path, 400, expect.stringContaining(`${name}: `)]);

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { exportJWK, generateKeyPair } from "jose";
 import { type Logger, pino } from "pino";
-import { makeHands } from "../../hands/client.ts";
+import { type HandsClient, makeHands } from "../../hands/client.ts";
 import { HandHost } from "../../hands/host.ts";
 import { openDoor } from "../../hands/http.ts";
 import { Ledger } from "../../hands/ledger.ts";
@@ -27,6 +27,7 @@ import type { Preview, SessionStore } from "../../session-store/store.ts";
 import { fixedKey } from "../../vault-proxy/model-key.ts";
 import { serve } from "../../vault-proxy/serve.ts";
 import { type ScriptedModel, startModel } from "../support/model/server.ts";
+import { agent } from "./agents.ts";
 
 /** Threads run built files. */
 const THREAD = new URL("../../dist/hands/virtual/thread.js", import.meta.url);
@@ -50,20 +51,21 @@ export interface WorkerChoice {
 export class TestNode {
   readonly store: SessionStore;
   readonly model: ScriptedModel;
+  readonly hands: HandsClient;
   readonly logged: Record<string, unknown>[];
   readonly #startWorker: (choice: WorkerChoice) => Promise<Worker>;
   readonly #stops: (() => Promise<void>)[];
   readonly #workers: Worker[] = [];
 
   constructor(
-    store: SessionStore,
-    model: ScriptedModel,
+    { store, model, hands }: { store: SessionStore; model: ScriptedModel; hands: HandsClient },
     logged: Record<string, unknown>[],
     start: (choice: WorkerChoice) => Promise<Worker>,
     stops: (() => Promise<void>)[],
   ) {
     this.store = store;
     this.model = model;
+    this.hands = hands;
     this.logged = logged;
     this.#startWorker = start;
     this.#stops = stops;
@@ -211,7 +213,7 @@ export class TestSession {
   }
 }
 
-export function wireTypes(log: readonly Stored[], after = 0): readonly string[] {
+function wireTypes(log: readonly Stored[], after = 0): readonly string[] {
   const received = new Map(log.flatMap(({ entry }) => (entry.type === "log.received" ? [[entry.event.id, entry.event.type] as const] : [])));
   return log
     .filter((stored) => stored.position > after)
@@ -220,41 +222,6 @@ export function wireTypes(log: readonly Stored[], after = 0): readonly string[] 
       if (entry.type === "log.received") return entry.waits ? [] : [entry.event.type];
       return entry.type.startsWith("log.") ? [] : [entry.type];
     });
-}
-
-export const TOOLSET = {
-  type: "agent_toolset_20260401",
-  default_config: { enabled: true, permission_policy: { type: "always_allow" } },
-  configs: [],
-} as const satisfies AgentTool;
-export const LOOK_UP: AgentTool = { type: "custom", name: "look_up", description: "Looks up.", input_schema: { type: "object" } };
-
-export function toolset(configs: Record<string, "always_allow" | "always_ask" | "auto" | "off">): AgentTool {
-  return {
-    ...TOOLSET,
-    configs: Object.entries(configs).map(([name, policy]) => ({
-      name,
-      enabled: policy !== "off",
-      permission_policy: { type: policy === "off" ? "always_allow" : policy },
-    })),
-  };
-}
-
-export function agent(tools: readonly AgentTool[], more: Partial<AgentSnapshot> = {}): AgentSnapshot {
-  return {
-    type: "agent",
-    id: "agent_1",
-    version: 1,
-    name: "Tester",
-    description: null,
-    model: { id: "scripted-model" },
-    system: "Be brief.",
-    tools,
-    mcp_servers: [],
-    skills: [],
-    multiagent: null,
-    ...more,
-  };
 }
 
 export async function until(holds: () => Promise<boolean> | boolean, what: string, deadlineMs = DEADLINE_MS): Promise<void> {
@@ -329,5 +296,5 @@ export async function startNode(options: NodeOptions = {}): Promise<TestNode> {
     () => store.close(),
     () => rm(dir, { recursive: true, force: true }),
   ];
-  return new TestNode(store, model, logged, start, stops);
+  return new TestNode({ store, model, hands }, logged, start, stops);
 }

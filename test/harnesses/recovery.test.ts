@@ -5,7 +5,8 @@ import type { Harness } from "../../harnesses/harness.ts";
 import type { FaultPointName } from "../../session-store/fault-point.ts";
 import { Refusal } from "../../session-store/refusal.ts";
 import type { SessionStore } from "../../session-store/store.ts";
-import { startNode, type TestNode, type TestSession, TOOLSET, until } from "./node.ts";
+import { TOOLSET } from "./agents.ts";
+import { startNode, type TestNode, type TestSession, until } from "./node.ts";
 
 const LEASE_MS = 600;
 
@@ -89,8 +90,8 @@ describe("a worker that vanishes", () => {
     const slow = await node.work({
       store: new Proxy(cut.store, {
         get: (target, name) =>
-          // Its renewals get lost, its appends are only late.
-          name === "renew" && hasStruck ? () => Promise.reject(new Refusal("store_busy")) : Reflect.get(target, name),
+          // It hears nothing more of its lease; its appends are only late.
+          (name === "renew" || name === "take") && hasStruck ? () => Promise.reject(new Refusal("store_busy")) : Reflect.get(target, name),
       }),
       fault: async (name) => {
         if (name !== "reply-stored" || hasStruck) return;

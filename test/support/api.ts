@@ -14,7 +14,7 @@ import type { SessionStore } from "../../session-store/store.ts";
 
 export const API_KEY = "test-key-1";
 
-export interface Answer {
+interface Answer {
   readonly status: number;
   readonly headers: Headers;
   // biome-ignore lint/suspicious/noExplicitAny: a test looks into whatever came back.
@@ -102,17 +102,6 @@ async function call(url: string, method: string, path: string, body: unknown, he
   });
   const text = await answer.text();
   return { status: answer.status, headers: answer.headers, body: text === "" ? null : JSON.parse(text) };
-}
-
-/** Waits until `look` gives something, for at most `withinMs`. */
-export async function until<T>(look: () => T | Promise<T>, withinMs = 5_000): Promise<NonNullable<T>> {
-  const end = Date.now() + withinMs;
-  for (;;) {
-    const found = await look();
-    if (found) return found;
-    if (Date.now() > end) throw new Error(`nothing within ${withinMs} ms`);
-    await new Promise((resolve) => setTimeout(resolve, 5));
-  }
 }
 
 let names = 0;

@@ -2,7 +2,8 @@
 
 import type { IncomingMessage } from "node:http";
 import { request } from "node:http";
-import { API_KEY, until } from "./api.ts";
+import { API_KEY } from "./api.ts";
+import { until } from "./until.ts";
 
 export interface Frame {
   readonly id: string | null;

@@ -1,12 +1,13 @@
 // A private, real redis-server for a test: its own port, its own folder, gone when the test is over.
 
-import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, rm } from "node:fs/promises";
 import { createConnection } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { freePort } from "./free-port.ts";
+import { isThere } from "./real-part.ts";
 
 const START_MAX_MS = 10_000;
 const STOP_MAX_MS = 5_000;
@@ -31,24 +32,8 @@ export interface TestRedis {
   stop(): Promise<void>;
 }
 
-/** Why no redis-server can be started here; null when one can. */
-export function redisMissing(): string | null {
-  const { error } = spawnSync("redis-server", ["--version"], { stdio: "ignore" });
-  return error ? `redis-server can't be run (${error.message}): install it (Debian: apt-get install redis-server) to run these tests.` : null;
-}
-
-/** False, said loudly, where there is no redis-server; in CI that is an error. */
-export function mayRunRedis(): boolean {
-  const missing = redisMissing();
-  if (missing === null) return true;
-  if (process.env.CI) throw new Error(missing);
-  console.warn(`SKIPPED: ${missing}`);
-  return false;
-}
-
 export async function startRedis({ appendfsync = "always", args = [] }: RedisOptions = {}): Promise<TestRedis> {
-  const missing = redisMissing();
-  if (missing) throw new Error(missing);
+  if (!isThere("redis-server")) throw new Error("redis-server is not on PATH: install it (Debian: apt-get install redis-server) to run this.");
   const dir = await mkdtemp(join(tmpdir(), "manyhands-redis-"));
   const port = await freePort();
   const all = ["--port", `${port}`, "--bind", "127.0.0.1", "--dir", dir, "--save", "", "--appendonly", "yes", "--appendfsync", appendfsync, ...args];

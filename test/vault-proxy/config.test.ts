@@ -59,13 +59,13 @@ describe("a model key in a file", () => {
     expect([keys.current()?.value, told]).toEqual(["sk-first", []]);
 
     writeFileSync(file, "sk-second\n");
-    await expect.poll(() => keys.current()?.value, { timeout: 3_000 }).toBe("sk-second");
+    await expect.poll(() => keys.current()?.value, { timeout: 8_000 }).toBe("sk-second");
     chmodSync(file, 0o644);
-    await expect.poll(() => [keys.current()?.value, told.join()].join(), { timeout: 3_000 }).toMatch(/readable by group or others/);
+    await expect.poll(() => [keys.current()?.value, told.join()].join(), { timeout: 8_000 }).toMatch(/readable by group or others/);
     writeFileSync(file, "two\nlines");
-    await expect.poll(() => keys.current(), { timeout: 3_000 }).toBe(null);
+    await expect.poll(() => keys.current(), { timeout: 8_000 }).toBe(null);
     rmSync(file);
-    await expect.poll(() => [keys.current(), told.at(-1)], { timeout: 3_000 }).toEqual([null, "ENOENT"]);
+    await expect.poll(() => [keys.current(), told.at(-1)], { timeout: 8_000 }).toEqual([null, "ENOENT"]);
     expect(told.join()).not.toContain("sk-");
   });
 });

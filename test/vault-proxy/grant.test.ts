@@ -58,9 +58,9 @@ describe("grants", () => {
     expect(await grants.check("Bearer a.b.c", "model")).toEqual({ type: "refused", reason: "unready" });
     expect(grants.isReady()).toBe(false);
     writeFileSync(signer.file, JSON.stringify({ kty: "OKP", crv: "Ed25519", x: "eA", d: "canary-private" }));
-    await expect.poll(() => [grants.isReady(), ...reasons], { timeout: 3_000 }).toEqual([false, "ENOENT", "holds a private key"]);
+    await expect.poll(() => [grants.isReady(), ...reasons], { timeout: 8_000 }).toEqual([false, "ENOENT", "holds a private key"]);
     writeFileSync(signer.file, '{"kty":"canary');
-    await expect.poll(() => [grants.isReady(), ...reasons], { timeout: 3_000 }).toEqual([false, "ENOENT", "holds a private key", "is not JSON"]);
+    await expect.poll(() => [grants.isReady(), ...reasons], { timeout: 8_000 }).toEqual([false, "ENOENT", "holds a private key", "is not JSON"]);
   });
 
   test("a revoked session's grants are refused until the last of them has ended by itself", async () => {

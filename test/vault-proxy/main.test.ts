@@ -6,9 +6,13 @@ import { createServer } from "node:net";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { request } from "undici";
-import { afterEach, beforeEach, expect, test } from "vitest";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { type ScriptedModel, startModel } from "../support/model/server.ts";
 import { KEY, Signer } from "./proxy.ts";
+
+/** A program's start takes a while on a busy machine. */
+const LOGGED_MS = 30_000;
+vi.setConfig({ testTimeout: 3 * LOGGED_MS });
 
 const PROGRAM = join(import.meta.dirname, "../../dist/vault-proxy/main.js");
 let signer: Signer;
@@ -52,7 +56,7 @@ function start(env: Record<string, string>): Program {
     child: made,
     out,
     logged: async (msg) => {
-      await expect.poll(() => find(msg), { timeout: 8_000 }).toBeDefined();
+      await expect.poll(() => find(msg), { timeout: LOGGED_MS }).toBeDefined();
       return find(msg) ?? {};
     },
   };

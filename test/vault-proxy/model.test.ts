@@ -275,7 +275,7 @@ describe("when it breaks", () => {
     await new Promise((resolve) => answer.body.once("data", resolve));
     expect(model.stats().active).toBe(1);
     leave.abort();
-    await expect.poll(() => model.stats(), { timeout: 2_000 }).toMatchObject({ active: 0, aborted: 1 });
+    await expect.poll(() => model.stats(), { timeout: 8_000 }).toMatchObject({ active: 0, aborted: 1 });
     await expect.poll(() => proxy.log.join("")).toContain("caller_left");
   });
 
@@ -289,7 +289,7 @@ describe("when it breaks", () => {
     }).catch((error: unknown) => error);
     await expect.poll(() => model.stats().active).toBe(1);
     leave.abort();
-    await expect.poll(() => model.stats(), { timeout: 2_000 }).toMatchObject({ active: 0, aborted: 1 });
+    await expect.poll(() => model.stats(), { timeout: 8_000 }).toMatchObject({ active: 0, aborted: 1 });
     expect(await answer).toBeInstanceOf(Error);
   });
 
