@@ -23,6 +23,8 @@ export interface InstallationOptions {
   readonly modelUrl: string;
   readonly leaseMs: number;
   readonly dist?: string;
+  /** Where gateway and workers look for the hand host, given where it is: a relay, say. */
+  readonly handsUrlFor?: (url: string) => Promise<string>;
 }
 
 export const rolesOf = (store: StoreKind): readonly Role[] =>
@@ -41,6 +43,7 @@ export class Installation {
   readonly dataDir: string;
   readonly #dist: string;
   readonly #env: Readonly<Record<string, string>>;
+  readonly redisUrl: string;
   readonly #redisPort: number;
   readonly #programs = new Map<Exclude<Role, "redis">, Program>();
   #redis: RedisServer | null = null;
@@ -62,6 +65,7 @@ export class Installation {
     this.#dist = made.options.dist ?? join(ROOT, "dist");
     this.#env = made.env;
     this.#redisPort = made.redisPort;
+    this.redisUrl = `redis://127.0.0.1:${made.redisPort}`;
   }
 
   /** Makes folders, keys and ports; nothing runs yet. */
@@ -71,6 +75,7 @@ export class Installation {
     const { apiKey } = await ensureKeys(keysDir);
     await mkdir(join(dataDir, "redis"), { recursive: true });
     const [port, vaultPort, handsPort, redisPort] = [await freePort(), await freePort(), await freePort(), await freePort()];
+    const handsUrl = `http://127.0.0.1:${handsPort}`;
     const env = {
       MANYHANDS_DATA_DIR: dataDir,
       MANYHANDS_KEYS_DIR: keysDir,
@@ -80,7 +85,7 @@ export class Installation {
       MANYHANDS_VAULT_PORT: String(vaultPort),
       MANYHANDS_HANDS_PORT: String(handsPort),
       MANYHANDS_VAULT_URL: `http://127.0.0.1:${vaultPort}`,
-      MANYHANDS_HANDS_URL: `http://127.0.0.1:${handsPort}`,
+      MANYHANDS_HANDS_URL: (await options.handsUrlFor?.(handsUrl)) ?? handsUrl,
       ANTHROPIC_BASE_URL: options.modelUrl,
       ANTHROPIC_API_KEY: "the-scripted-model-takes-any-key",
       ...(options.store === "redis" ? { REDIS_URL: `redis://127.0.0.1:${redisPort}` } : {}),

@@ -44,7 +44,7 @@ const diesHeld = (store: StoreKind, point: FaultPointName, victim: Victim): bool
 
 export const nameOf = ({ point, victim, again }: Kill): string => `${victim} killed at ${point}${again ? ", and again while it recovers" : ""}`;
 
-const TOOLS = [{ type: "agent_toolset_20260401" }];
+export const TOOLS = [{ type: "agent_toolset_20260401" }];
 
 /** Runs one kill against a running installation; gives what is wrong afterwards. */
 export async function runKill(installation: Installation, api: Api, kill: Kill): Promise<Faults> {
