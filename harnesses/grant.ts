@@ -7,13 +7,13 @@ import type { Fence, SessionId } from "../session-store/ids.ts";
 
 const LIFE_S = 600;
 
-export interface GrantClaims {
+interface GrantClaims {
   readonly session: SessionId;
   readonly fence: Fence;
   readonly vaults: readonly string[];
 }
 
-export interface Minted {
+interface Minted {
   readonly text: Promise<string>;
   readonly lifeMs: number;
 }

@@ -6,7 +6,7 @@
 import type { ModelFailure } from "./harness.ts";
 
 /** So many attempts in a row without progress, then the turn is dead. */
-export const ATTEMPTS_MAX = 5;
+const ATTEMPTS_MAX = 5;
 /** Longer waits give the lease back: the session is rescheduled. */
 export const IN_PROCESS_WAIT_MAX_MS = 5_000;
 const BACKOFF_FIRST_MS = 500;

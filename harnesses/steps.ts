@@ -10,7 +10,7 @@ import type { EventId } from "../session-store/ids.ts";
 import type { Call, LogView } from "./view.ts";
 
 /** Takes without progress after which a session is given up (D7). */
-export const TAKES_MAX = 5;
+const TAKES_MAX = 5;
 
 export type Step =
   /** Give the lease back; nothing is to be written. */

@@ -12,6 +12,9 @@ import type { AgentSnapshot, LogReply } from "../session-store/events/log.ts";
 import type { EventId, Fence, Position } from "../session-store/ids.ts";
 import { position } from "../session-store/ids.ts";
 
+/** Stop reasons of a reply that ends in the middle of a call. */
+const CUT_OFF: ReadonlySet<string> = new Set(["max_tokens", "model_context_window_exceeded"]);
+
 type Confirmation = Extract<ClientEvent, { type: "user.tool_confirmation" }>;
 
 /** A call without a result. */
@@ -225,7 +228,8 @@ export class LogView {
     this.hasQuestion = false;
     this.#longCacheTokens = reply.usage.cache_creation_1h_input_tokens ?? 0;
     if (reply.calls.length > 0) this.rounds += 1;
-    this.truncatedInRow = reply.stop_reason === "max_tokens" && reply.content.at(-1)?.type === "tool_use" ? this.truncatedInRow + 1 : 0;
+    const isCut = CUT_OFF.has(reply.stop_reason ?? "") && reply.content.at(-1)?.type === "tool_use";
+    this.truncatedInRow = isCut ? this.truncatedInRow + 1 : 0;
   }
 
   #open(stored: Stored, id: EventId, kind: Call["kind"], name: string, input: unknown): void {

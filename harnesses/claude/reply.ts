@@ -10,6 +10,9 @@ type Block =
   | { readonly type: "redacted_thinking"; readonly data: string }
   | { readonly type: "tool_use"; readonly id: string; readonly name: string; json: string };
 
+/** Stop reasons that may fall into the middle of a call. */
+const CUT_OFF: ReadonlySet<string> = new Set(["max_tokens", "model_context_window_exceeded"]);
+
 export class ReplyBuilder {
   readonly #hear: (piece: PreviewPiece) => void;
   readonly #blocks = new Map<number, Block>();
@@ -68,7 +71,7 @@ export class ReplyBuilder {
         return { type: "tool_use", id: block.id, name: block.name, input_json: block.json === "" ? "{}" : block.json };
       }),
       // At the token limit the last call may be half of what was meant, even if it parses.
-      truncated: this.#stopReason === "max_tokens" && last?.type === "tool_use" ? [last.id] : [],
+      truncated: CUT_OFF.has(this.#stopReason ?? "") && last?.type === "tool_use" ? [last.id] : [],
       usage: this.#usage,
     };
   }

@@ -19,6 +19,9 @@ type Block = Anthropic.ContentBlockParam;
 /** What a call is answered with where its log holds no result: the API refuses a call without one. */
 const NO_RESULT = "No result of this call was recorded. It may or may not have run.";
 
+/** What stands for a message of white space, which the API refuses. */
+const NOTHING_SAID = "(an empty message)";
+
 interface Result {
   readonly content: ResultContent;
   readonly is_error: boolean;
@@ -110,7 +113,10 @@ function resultOf(event: Extract<Received, { type: "user.custom_tool_result" | "
 }
 
 function wordsOf(event: Received | undefined, images: ImageBudget): Block[] {
-  if (event?.type === "user.message") return event.content.flatMap((block) => blockOf(block, images));
+  if (event?.type === "user.message") {
+    const blocks = event.content.flatMap((block) => blockOf(block, images));
+    return blocks.length > 0 ? blocks : [{ type: "text", text: NOTHING_SAID }];
+  }
   if (event?.type !== "system.message") return [];
   // A text of the user's turn is what every model takes; the tag tells whose word it is.
   const text = event.content.map((block) => block.text).join("\n");
@@ -154,10 +160,16 @@ function documentOf(block: Extract<Given, { type: "document" }>): Anthropic.Docu
   };
 }
 
+/** By its first bytes: a document that is none would have every later request refused. */
+function isPdf(source: { readonly media_type: string; readonly data: string }): boolean {
+  const isBase64 = source.data.length % 4 === 0 && /^[A-Za-z0-9+/]+={0,2}$/.test(source.data);
+  return source.media_type === "application/pdf" && isBase64 && Buffer.from(source.data.slice(0, 1_400), "base64").includes("%PDF-");
+}
+
 function documentSource(source: Extract<Given, { type: "document" }>["source"]): Anthropic.DocumentBlockParam["source"] | null {
   switch (source.type) {
     case "base64":
-      return source.media_type === "application/pdf" ? { type: "base64", media_type: "application/pdf", data: source.data } : null;
+      return isPdf(source) ? { type: "base64", media_type: "application/pdf", data: source.data } : null;
     case "text":
       return { type: "text", media_type: "text/plain", data: source.data.toWellFormed() };
     case "url":

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { exportJWK, generateKeyPair } from "jose";
 import { type Logger, pino } from "pino";
-import { makeHands } from "../../hands/client.ts";
+import { type HandsClient, makeHands } from "../../hands/client.ts";
 import { HandHost } from "../../hands/host.ts";
 import { openDoor } from "../../hands/http.ts";
 import { Ledger } from "../../hands/ledger.ts";
@@ -51,20 +51,21 @@ export interface WorkerChoice {
 export class TestNode {
   readonly store: SessionStore;
   readonly model: ScriptedModel;
+  readonly hands: HandsClient;
   readonly logged: Record<string, unknown>[];
   readonly #startWorker: (choice: WorkerChoice) => Promise<Worker>;
   readonly #stops: (() => Promise<void>)[];
   readonly #workers: Worker[] = [];
 
   constructor(
-    store: SessionStore,
-    model: ScriptedModel,
+    { store, model, hands }: { store: SessionStore; model: ScriptedModel; hands: HandsClient },
     logged: Record<string, unknown>[],
     start: (choice: WorkerChoice) => Promise<Worker>,
     stops: (() => Promise<void>)[],
   ) {
     this.store = store;
     this.model = model;
+    this.hands = hands;
     this.logged = logged;
     this.#startWorker = start;
     this.#stops = stops;
@@ -212,7 +213,7 @@ export class TestSession {
   }
 }
 
-export function wireTypes(log: readonly Stored[], after = 0): readonly string[] {
+function wireTypes(log: readonly Stored[], after = 0): readonly string[] {
   const received = new Map(log.flatMap(({ entry }) => (entry.type === "log.received" ? [[entry.event.id, entry.event.type] as const] : [])));
   return log
     .filter((stored) => stored.position > after)
@@ -295,5 +296,5 @@ export async function startNode(options: NodeOptions = {}): Promise<TestNode> {
     () => store.close(),
     () => rm(dir, { recursive: true, force: true }),
   ];
-  return new TestNode(store, model, logged, start, stops);
+  return new TestNode({ store, model, hands }, logged, start, stops);
 }

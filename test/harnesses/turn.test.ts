@@ -258,6 +258,33 @@ describe("an interrupt", () => {
   });
 });
 
+describe("a hand", () => {
+  test("that is gone is said so, and the next call gets a new one", async () => {
+    const session = await node.open([TOOLSET]);
+    await session.say('call bash: {"command":"echo kept > f; cat f"}\necho: got');
+    await session.idle();
+    const bound = (await session.has("log.hand")).entry;
+    if (bound.type !== "log.hand") throw new Error("log.hand");
+    await node.hands.release(session.id, bound.host, AbortSignal.timeout(10_000));
+    await session.say('call bash: {"command":"ls f || echo none"}\necho: got');
+    await session.has("agent.message", 2);
+    await session.idle();
+    expect((await session.log()).flatMap(({ entry }) => (entry.type === "log.hand" ? [entry.state] : []))).toEqual(["bound", "lost", "bound"]);
+    expect((await session.results()).at(-1)).toEqual({ text: expect.stringMatching(/sandbox was lost.*none/s), isError: false });
+  });
+
+  test("is not touched by a turn without tools, and read-only calls overlap", async () => {
+    const session = await node.open([TOOLSET]);
+    await session.say("say: hi");
+    await session.idle();
+    expect((await session.log()).some(({ entry }) => entry.type === "log.hand")).toBe(false);
+    await session.say('call write: {"file_path":"f","content":"x"}\ncall read: {"file_path":"f"}\ncall glob: {"pattern":"*"}\necho: got');
+    await session.has("agent.message", 2);
+    await session.idle();
+    expect((await session.results()).map(({ isError }) => isError)).toEqual([false, false, false]);
+  });
+});
+
 describe("a failing model", () => {
   test("that is overloaded for a moment is asked again, and the text is in the log once", async () => {
     const session = await node.open();
@@ -308,6 +335,20 @@ describe("a failing model", () => {
     await session.interrupt();
     await session.idle();
     expect((await session.types()).slice(-4)).toEqual(["user.interrupt", ...ENDING]);
+  });
+
+  test("that says nothing for the idle limit is asked again", async () => {
+    const silent = await startNode({ idleMs: 1_000 });
+    try {
+      await silent.work();
+      const session = await silent.open();
+      await session.say("stall: 30000 after=5 times=1\nsay: one two three four");
+      await session.idle();
+      expect(await session.texts()).toEqual(["one two three four"]);
+      expect((await session.has("session.error")).entry).toMatchObject({ error: { message: "The model's answer stalled." } });
+    } finally {
+      await silent.close();
+    }
   });
 
   test("that cuts calls off at the token limit three times in a row ends the turn with a typed error; nothing ran", async () => {
