@@ -14,7 +14,7 @@ export interface ErrorAnswer {
 }
 
 /** The error envelope. W1 */
-export function envelope(type: string, message: string, requestId: string, details?: Readonly<Record<string, unknown>>): unknown {
+function envelope(type: string, message: string, requestId: string, details?: Readonly<Record<string, unknown>>): unknown {
   return { type: "error", error: { type, message, ...(details && { details }) }, request_id: requestId };
 }
 

@@ -8,7 +8,7 @@ import { z } from "zod";
 import type { AgentTool, ToolConfig } from "../../session-store/events/log.ts";
 import { invalid } from "../answer.ts";
 
-export const BUILT_IN_TOOLS = ["bash", "read", "write", "edit", "glob", "grep", "web_fetch", "web_search"] as const;
+const BUILT_IN_TOOLS = ["bash", "read", "write", "edit", "glob", "grep", "web_fetch", "web_search"] as const;
 const BUILT_IN = new Set<string>(BUILT_IN_TOOLS);
 
 const TOOLS_MAX = 256;

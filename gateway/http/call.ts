@@ -133,8 +133,8 @@ export async function ownSession(door: Door, call: Call, id: SessionId): Promise
 }
 
 /** Gives what is to be answered as JSON, or `undefined` when the response was taken over. */
-export type Handle = (call: Call) => Promise<unknown>;
-export type Methods = Readonly<Partial<Record<"get" | "post" | "delete", Handle>>>;
+type Handle = (call: Call) => Promise<unknown>;
+type Methods = Readonly<Partial<Record<"get" | "post" | "delete", Handle>>>;
 /** Adds a path with its methods; any other method is 405. */
 export type AddPath = (path: string, methods: Methods) => void;
 

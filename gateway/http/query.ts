@@ -40,7 +40,7 @@ export const list = <T extends z.ZodType>(item: T, max: number) =>
 
 const TIME = /^\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+ -]\d\d:\d\d)$/;
 /** RFC 3339 → milliseconds. A plus sign that the query string turned into a space is taken for one. */
-export const time = z.string().transform((text, context) => {
+const time = z.string().transform((text, context) => {
   const at = TIME.test(text) ? Date.parse(text.replace(/ (\d\d:\d\d)$/, "+$1")) : Number.NaN;
   if (Number.isNaN(at)) context.addIssue({ code: "custom", message: "must be an RFC 3339 time" });
   return at;

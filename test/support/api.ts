@@ -14,7 +14,7 @@ import type { SessionStore } from "../../session-store/store.ts";
 
 export const API_KEY = "test-key-1";
 
-export interface Answer {
+interface Answer {
   readonly status: number;
   readonly headers: Headers;
   // biome-ignore lint/suspicious/noExplicitAny: a test looks into whatever came back.
