@@ -23,6 +23,8 @@ export interface InstallationOptions {
   readonly modelUrl: string;
   readonly leaseMs: number;
   readonly dist?: string;
+  /** Settings of a test's own, for all programs; they win over the ones made here. */
+  readonly env?: Readonly<Record<string, string>>;
 }
 
 export const rolesOf = (store: StoreKind): readonly Role[] =>
@@ -84,6 +86,7 @@ export class Installation {
       ANTHROPIC_BASE_URL: options.modelUrl,
       ANTHROPIC_API_KEY: "the-scripted-model-takes-any-key",
       ...(options.store === "redis" ? { REDIS_URL: `redis://127.0.0.1:${redisPort}` } : {}),
+      ...options.env,
     };
     return new Installation({ options, apiKey, dataDir, env, port, redisPort });
   }
