@@ -25,6 +25,8 @@ export interface InstallationOptions {
   readonly dist?: string;
   /** Where gateway and workers look for the hand host, given where it is: a relay, say. */
   readonly handsUrlFor?: (url: string) => Promise<string>;
+  /** Settings of a test's own, for all programs; they win over the ones made here. */
+  readonly env?: Readonly<Record<string, string>>;
 }
 
 export const rolesOf = (store: StoreKind): readonly Role[] =>
@@ -89,6 +91,7 @@ export class Installation {
       ANTHROPIC_BASE_URL: options.modelUrl,
       ANTHROPIC_API_KEY: "the-scripted-model-takes-any-key",
       ...(options.store === "redis" ? { REDIS_URL: `redis://127.0.0.1:${redisPort}` } : {}),
+      ...options.env,
     };
     return new Installation({ options, apiKey, dataDir, env, port, redisPort });
   }
