@@ -4,6 +4,7 @@
 //   T2  What a tool may do is said once, here: read-only tools may overlap and run again, idempotent ones may run again, others never.
 
 import { z } from "zod";
+import { FILE_TOOL_TIMEOUT_MS, GLOB_PATHS_MAX, GREP_LINES_MAX, OUTPUT_CHARS_MAX, TIMEOUT_MS_DEFAULT, TIMEOUT_MS_MAX } from "./limits.ts";
 
 /** Every name that an agent's configuration may mention. `web_fetch` and `web_search` have no provider here: they have no descriptor. */
 export const TOOLSET_NAMES = ["bash", "read", "write", "edit", "glob", "grep", "web_fetch", "web_search"] as const;
@@ -12,13 +13,6 @@ export type ToolsetName = (typeof TOOLSET_NAMES)[number];
 /** The tools that a hand runs. */
 export const HAND_TOOLS = ["bash", "read", "write", "edit", "glob", "grep"] as const satisfies readonly ToolsetName[];
 export type HandTool = (typeof HAND_TOOLS)[number];
-
-export const TIMEOUT_MS_DEFAULT = 120_000;
-const TIMEOUT_MS_MAX = 600_000;
-/** Output over this many characters goes to a file in the sandbox; the model gets its head, its tail and the path. */
-export const OUTPUT_CHARS_MAX = 100_000;
-export const GLOB_PATHS_MAX = 1_000;
-export const GREP_LINES_MAX = 1_000;
 
 const path = z
   .string()
@@ -163,4 +157,9 @@ export const TOOLSET: readonly ToolsetDescriptor[] = [
 
 export function descriptorOf(name: string): ToolsetDescriptor | undefined {
   return TOOLSET.find((tool) => tool.name === name);
+}
+
+/** After how many milliseconds a call is ended. */
+export function timeoutOf(tool: HandTool, input: unknown): number {
+  return tool === "bash" ? (TOOL_INPUTS.bash.parse(input).timeout_ms ?? TIMEOUT_MS_DEFAULT) : FILE_TOOL_TIMEOUT_MS;
 }

@@ -1,7 +1,7 @@
 // What a sandbox and its thread say to each other.
 
-import type { ResultBlock } from "../../session-store/events/content.ts";
 import type { SandboxCall } from "../sandbox.ts";
+import type { Answer } from "../tools/answer.ts";
 
 /** What a shell carries from one call to the next. */
 export interface ShellState {
@@ -14,21 +14,9 @@ export interface ToThread extends SandboxCall {
   readonly shell: ShellState | null;
 }
 
-export interface Answer {
-  readonly content: readonly ResultBlock[];
-  readonly isError: boolean;
-}
-
 export interface FromThread {
   readonly id: string;
   readonly answer: Answer;
   /** After a bash call: what the next one starts with. */
   readonly shell?: ShellState | null;
 }
-
-/** An expected "no" of a tool, worded for the model. */
-export class ToolError extends Error {
-  override readonly name = "ToolError";
-}
-
-export const says = (text: string, isError = false): Answer => ({ content: [{ type: "text", text: text.toWellFormed() }], isError });

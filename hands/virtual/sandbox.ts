@@ -8,12 +8,11 @@ import { mkdirSync } from "node:fs";
 import { Worker } from "node:worker_threads";
 import type { Outcome } from "../hand.ts";
 import type { Sandbox, SandboxCall, SandboxDriver } from "../sandbox.ts";
-import { descriptorOf, TIMEOUT_MS_DEFAULT, TOOL_INPUTS } from "../toolset.ts";
-import { Places } from "./places.ts";
+import { says } from "../tools/answer.ts";
+import { layOut } from "../tools/places.ts";
+import { descriptorOf, timeoutOf } from "../toolset.ts";
 import type { FromThread, ShellState, ToThread } from "./protocol.ts";
-import { says } from "./protocol.ts";
 
-const FILE_TOOL_TIMEOUT_MS = 60_000;
 const THREAD_MEMORY_MB = 512;
 const THREADS_MAX = 128;
 
@@ -54,7 +53,7 @@ class VirtualSandbox implements Sandbox {
     this.#alive = alive;
     this.#mustSayRestarted = isAdopted;
     mkdirSync(folder, { recursive: true, mode: 0o700 });
-    new Places(folder);
+    layOut(folder);
   }
 
   run(call: SandboxCall): Promise<Outcome> {
@@ -75,7 +74,7 @@ class VirtualSandbox implements Sandbox {
   }
 
   #start(call: SandboxCall, resolve: Running["resolve"], isRetry: boolean): void {
-    const ms = timeoutOf(call);
+    const ms = timeoutOf(call.tool, call.input);
     const timedOut = { type: "done", ...says(`Timed out after ${ms} ms. It and all that it had started were ended; files kept.`, true) } as const;
     const timer = setTimeout(() => this.#kill(call.id, timedOut), ms);
     const running: Running = { call, resolve, timer, isRetry, isPosted: false };
@@ -173,8 +172,4 @@ class VirtualSandbox implements Sandbox {
     if (first?.type !== "text") return outcome;
     return { ...outcome, content: [{ type: "text", text: RESTARTED + first.text }, ...rest] };
   }
-}
-
-function timeoutOf(call: SandboxCall): number {
-  return call.tool === "bash" ? (TOOL_INPUTS.bash.parse(call.input).timeout_ms ?? TIMEOUT_MS_DEFAULT) : FILE_TOOL_TIMEOUT_MS;
 }

@@ -8,9 +8,8 @@
 // The interpreter runs a `&` statement in the foreground, to its end. So each one is rewritten to a command of ours that starts it beside the rest.
 
 import { Bash, type CustomCommand, defineCommand, InMemoryFs, MountableFs, parse, type ScriptNode, serialize } from "just-bash";
+import { type Places, WORKSPACE } from "../tools/places.ts";
 import { DeviceFs, DiskFs } from "./disk.ts";
-import type { Places } from "./places.ts";
-import { WORKSPACE } from "./places.ts";
 import type { ShellState } from "./protocol.ts";
 
 const FILE_BYTES_MAX = 64 * 1024 * 1024;

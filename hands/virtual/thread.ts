@@ -1,17 +1,18 @@
 // The thread of one virtual sandbox: runs what it is given and answers. The sandbox ends it when a call takes too long.
 
 import { parentPort, workerData } from "node:worker_threads";
+import { type Answer, says, ToolError } from "../tools/answer.ts";
+import { isOverCap, outputName, preview } from "../tools/cap.ts";
+import { edit, read, replace, write } from "../tools/files.ts";
+import { glob, grep } from "../tools/find.ts";
+import { layOut, Places, WORKSPACE } from "../tools/places.ts";
 import { TOOL_INPUTS, type ToolInput } from "../toolset.ts";
-import { isOverCap, outputName, preview } from "./cap.ts";
-import { edit, read, replace, write } from "./files.ts";
-import { glob, grep } from "./find.ts";
-import { Places, WORKSPACE } from "./places.ts";
-import { type Answer, type FromThread, type ShellState, says, ToolError, type ToThread } from "./protocol.ts";
+import type { FromThread, ShellState, ToThread } from "./protocol.ts";
 import { Shell } from "./shell.ts";
 
 if (parentPort === null || typeof workerData !== "string") throw new Error("to be started as a sandbox's thread");
 const port = parentPort;
-const places = new Places(workerData);
+const places = new Places(layOut(workerData));
 const shell = new Shell(places);
 
 port.on("message", (call: ToThread) => void answer(call));

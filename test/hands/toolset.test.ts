@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
+import { globPattern } from "../../hands/tools/find.ts";
 import { HAND_TOOLS, TOOL_INPUTS, TOOLSET, TOOLSET_NAMES } from "../../hands/toolset.ts";
-import { globPattern } from "../../hands/virtual/find.ts";
 
 it("lists the hand's tools in a fixed order, and says what each may do", () => {
   const said = TOOLSET.map(({ name, isReadOnly, isIdempotent }) => [name, isReadOnly, isIdempotent]);

@@ -5,11 +5,12 @@
 import type { Dirent } from "node:fs";
 import { readdir, readFile, stat } from "node:fs/promises";
 import { join, posix } from "node:path";
-import { GLOB_PATHS_MAX, GREP_LINES_MAX, type ToolInput } from "../toolset.ts";
+import { GLOB_PATHS_MAX, GREP_LINES_MAX } from "../limits.ts";
+import type { ToolInput } from "../toolset.ts";
+import { type Answer, says, ToolError } from "./answer.ts";
 import { cut } from "./cap.ts";
 import { isBinary } from "./files.ts";
 import { codeOf, type Place, type Places, WORKSPACE } from "./places.ts";
-import { type Answer, says, ToolError } from "./protocol.ts";
 
 const WALK_ENTRIES_MAX = 200_000;
 const GREP_FILE_BYTES_MAX = 10 * 1024 * 1024;

@@ -3,7 +3,7 @@
 //   U1  Text that leaves a sandbox is well-formed: lone halves of a pair become U+FFFD, and a cut never makes one.
 
 import { createHash } from "node:crypto";
-import { OUTPUT_CHARS_MAX } from "../toolset.ts";
+import { OUTPUT_CHARS_MAX } from "../limits.ts";
 
 const HEAD_CHARS = 10_000;
 const TAIL_CHARS = 10_000;

@@ -5,12 +5,22 @@
 import { mkdirSync, realpathSync } from "node:fs";
 import { realpath } from "node:fs/promises";
 import { dirname, join, posix, sep } from "node:path";
-import { ToolError } from "./protocol.ts";
+import { ToolError } from "./answer.ts";
 
 export const WORKSPACE = "/workspace";
 
 /** Sandbox path → folder inside the hand's folder. */
 const ROOTS = { [WORKSPACE]: "workspace", "/mnt/session": "session", "/tmp": "tmp" } as const;
+
+/** Makes the folders of a hand and gives the roots to be found in them. */
+export function layOut(folder: string): Readonly<Record<keyof typeof ROOTS, string>> {
+  for (const made of ["session/uploads", "session/outputs"]) mkdirSync(join(folder, made), { recursive: true });
+  const root = (mountPoint: keyof typeof ROOTS): string => {
+    mkdirSync(join(folder, ROOTS[mountPoint]), { recursive: true });
+    return join(folder, ROOTS[mountPoint]);
+  };
+  return { [WORKSPACE]: root(WORKSPACE), "/mnt/session": root("/mnt/session"), "/tmp": root("/tmp") };
+}
 
 export interface Place {
   /** As the sandbox sees it: absolute, without `.` and `..`. */
@@ -21,19 +31,16 @@ export interface Place {
 export class Places {
   readonly mounts: readonly { readonly mountPoint: string; readonly root: string }[];
 
-  constructor(folder: string) {
-    for (const made of ["session/uploads", "session/outputs"]) mkdirSync(join(folder, made), { recursive: true });
-    this.mounts = Object.entries(ROOTS).map(([mountPoint, name]) => {
-      mkdirSync(join(folder, name), { recursive: true });
-      return { mountPoint, root: realpathSync(join(folder, name)) };
-    });
+  /** Sandbox path → folder of the disk. */
+  constructor(roots: Readonly<Record<string, string>>) {
+    this.mounts = Object.entries(roots).map(([mountPoint, root]) => ({ mountPoint, root: realpathSync(root) }));
   }
 
   /** Relative paths start at /workspace. P1 */
   async find(given: string): Promise<Place> {
     const path = posix.resolve(WORKSPACE, given);
     const mount = this.mounts.find(({ mountPoint }) => path === mountPoint || path.startsWith(`${mountPoint}/`));
-    if (mount === undefined) throw new ToolError(`${path} is outside of ${Object.keys(ROOTS).join(", ")}`);
+    if (mount === undefined) throw new ToolError(`${path} is outside of ${this.mounts.map(({ mountPoint: name }) => name).join(", ")}`);
     const real = join(mount.root, path.slice(mount.mountPoint.length));
     const anchor = await deepest(real);
     if (anchor !== mount.root && !anchor.startsWith(mount.root + sep)) throw new ToolError(`${path} is a link out of the sandbox`);

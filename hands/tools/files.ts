@@ -6,10 +6,10 @@ import { randomBytes } from "node:crypto";
 import { mkdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import type { ToolInput } from "../toolset.ts";
+import { type Answer, says, ToolError } from "./answer.ts";
 import { isOverCap, preview } from "./cap.ts";
 import { pictureOf } from "./picture.ts";
 import { codeOf, type Place, type Places } from "./places.ts";
-import { type Answer, says, ToolError } from "./protocol.ts";
 
 const READ_BYTES_MAX = 32 * 1024 * 1024;
 const PDF_BYTES_MAX = 3 * 1024 * 1024;
