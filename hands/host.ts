@@ -43,6 +43,7 @@ export class HandHost {
     this.#sweeper = new Sweeper({
       ledger,
       sandboxes: this.#sandboxes,
+      driver,
       root: join(dataDir, "sandboxes"),
       log,
       ...(idleMs === undefined ? {} : { idleMs }),
@@ -51,7 +52,9 @@ export class HandHost {
 
   /** Removes what belongs to nobody and starts the sweeper. */
   async start(): Promise<void> {
-    await this.#sweeper.start();
+    const running = new Set(await this.#sweeper.start());
+    // What still runs of them is watched from now on, so that it ends when it stays idle.
+    for (const row of this.#ledger.hands()) if (running.has(row.folder)) this.#sandbox(row);
     this.#log.info({ hands: this.#ledger.hands().length, boot: this.#ledger.boot }, "hands.adopted");
   }
 
@@ -137,9 +140,14 @@ export class HandHost {
   }
 
   #sandbox(row: HandRow): Sandbox {
-    const open = this.#sandboxes.get(row.hand) ?? this.#driver.open(this.#sweeper.folderOf(row.folder), this.#adopted.has(row.hand));
+    const open = this.#sandboxes.get(row.hand) ?? this.#open(row);
     this.#sandboxes.set(row.hand, open);
     return open;
+  }
+
+  #open(row: HandRow): Sandbox {
+    if (!this.#driver.takes.includes(row.driver)) return closedSandbox(row.driver);
+    return this.#driver.open(this.#sweeper.folderOf(row.folder), this.#adopted.has(row.hand), row.session);
   }
 
   #holderOf(hand: string): Holder {
@@ -147,4 +155,10 @@ export class HandHost {
     if (row === undefined) throw new Refusal("hand_lost", "The hand is gone.");
     return { session: row.holder, fence: row.fence };
   }
+}
+
+/** For a hand of another kind of sandbox than this host has now: its files are kept, and nothing runs. */
+function closedSandbox(driver: string): Sandbox {
+  const reason = `the hand is a ${driver} sandbox, and the hand host could not use ${driver} when it started`;
+  return { run: async () => ({ type: "failed", reason }), cancel() {}, stop: async () => {}, idleSince: () => null };
 }

@@ -3,6 +3,7 @@
 //   B1  A call's files outlive the sandbox; its processes don't. Opening the same folder again finds the files.
 //   B2  `run` gives an outcome for whatever the tool does: it rejects only for a bug.
 //   B3  Every call ends by itself: at its own time-out, or by `cancel` or `stop`, and nothing of it goes on running.
+//   B4  Opening costs nothing: what a sandbox needs is started by the first call.
 
 import type { Outcome } from "./hand.ts";
 import type { HandTool } from "./toolset.ts";
@@ -26,6 +27,18 @@ export interface Sandbox {
 
 export interface SandboxDriver {
   readonly name: string;
-  /** `isAdopted`: the folder was used before this host started, so its shell is a new one; the next bash result says so. */
-  open(folder: string, isAdopted: boolean): Sandbox;
+  /** Names of the drivers whose hands this one goes on with: a hand that was made behind a wall is never opened without one. */
+  readonly takes: readonly string[];
+  /**
+   * `isAdopted`: the folder was used before this host started, so its shell is a new one; the next bash result says so. The hand is named by its
+   * folder; `session` is whom it was made for.
+   */
+  open(folder: string, isAdopted: boolean, session?: string): Sandbox;
+  /**
+   * Removes what this host's sandboxes left outside of their folders and no hand owns; tried again at every sweep. Gives the hands of which
+   * something still runs. Once before the first `open`, `isStart`: what is left of an earlier run of the host can't be at work then.
+   */
+  sweep?(isOwned: (hand: string) => boolean, isStart: boolean): Promise<readonly string[]>;
+  /** Removes what a hand has outside of its folder. False: it can't be done now, and the folder must stay. */
+  remove?(hand: string): Promise<boolean>;
 }

@@ -7,15 +7,22 @@ import { OUTPUT_CHARS_MAX } from "../limits.ts";
 
 const HEAD_CHARS = 10_000;
 const TAIL_CHARS = 10_000;
+/** So much of each end is needed for a preview. */
+export const PREVIEW_CHARS = Math.max(HEAD_CHARS, TAIL_CHARS) + 1;
 
 export const isOverCap = (text: string): boolean => text.length > OUTPUT_CHARS_MAX;
 
 /** The first and the last of a text, and between them how much is missing and where it is. U1 */
 export function preview(text: string, whereFrom: string): string {
-  const head = text.slice(0, wholeBefore(text, HEAD_CHARS));
-  const tail = text.slice(wholeBefore(text, text.length - TAIL_CHARS));
-  const missing = text.length - head.length - tail.length;
-  return `${head}\n\n[${missing} of ${text.length} characters left out here. ${whereFrom}]\n\n${tail}`;
+  return previewOf(text, text, text.length, whereFrom);
+}
+
+/** The same, of a text that isn't held whole: `head` and `tail` are its first and last PREVIEW_CHARS or more of `length` characters. U1 */
+export function previewOf(first: string, last: string, length: number, whereFrom: string): string {
+  const head = first.slice(0, wholeBefore(first, HEAD_CHARS));
+  const tail = last.slice(wholeBefore(last, last.length - TAIL_CHARS));
+  const missing = length - head.length - tail.length;
+  return `${head}\n\n[${missing} of ${length} characters left out here. ${whereFrom}]\n\n${tail}`;
 }
 
 /** At most `max` characters, cut at a whole code point. U1 */

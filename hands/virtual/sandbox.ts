@@ -32,7 +32,7 @@ interface Running {
 /** `thread`: the built file of thread.ts; beside this one unless said otherwise. */
 export function virtualDriver(thread: URL = new URL("./thread.js", import.meta.url)): SandboxDriver {
   const alive = new Set<VirtualSandbox>();
-  return { name: "virtual", open: (folder, isAdopted) => new VirtualSandbox(folder, isAdopted, thread, alive) };
+  return { name: "virtual", takes: ["virtual"], open: (folder, isAdopted) => new VirtualSandbox(folder, isAdopted, thread, alive) };
 }
 
 class VirtualSandbox implements Sandbox {
