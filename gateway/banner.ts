@@ -6,6 +6,8 @@ export interface Started {
   readonly url: string;
   readonly apiKey: string;
   readonly roles: readonly string[];
+  /** The kind of sandbox that the hand host has. */
+  readonly sandbox: string;
 }
 
 /** For a terminal only: it shows the API key. */
@@ -20,15 +22,19 @@ export function banner(config: Config, started: Started): string {
     `  store     ${config.redisUrl === undefined ? `embedded, in ${config.dataDir}` : "Redis"}`,
     `  keys      ${config.keysDir}`,
     "",
-    ...standIns(config).map((text) => `  ! ${text}`),
+    ...standIns(config, started.sandbox).map((text) => `  ! ${text}`),
     "",
   ];
   return `${lines.join("\n")}\n`;
 }
 
 /** Each stand-in, and what follows from it; also a warning in the log. */
-export function standIns(config: Config): readonly string[] {
-  const said = ["virtual sandbox: no security boundary. Tools run in this machine's own processes; use it with agents that you trust."];
+export function standIns(config: Config, sandbox: string): readonly string[] {
+  const said: string[] = [];
+  if (sandbox === "virtual")
+    said.push(
+      "virtual sandbox: no security boundary. Tools run in this machine's own processes; use it with agents that you trust. With Docker, npm run image.",
+    );
   if (!config.hasModelKey && config.vaultUrl === undefined)
     said.push("no model key: turns will end with an error that names MANYHANDS_MODEL_KEY_FILE. Put the key into a file and name it there.");
   if (config.redisUrl === undefined) said.push("embedded store: one node only. REDIS_URL chooses Redis, for as many nodes as you like.");

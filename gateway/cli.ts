@@ -13,6 +13,7 @@ const USAGE = `usage: manyhands <command>
   worker        drives sessions; needs REDIS_URL
   hands         the hand host: where tools run
   vault-proxy   the only program that holds credentials
+  image         makes the image of container sandboxes from this machine's own packages
   status        asks a running gateway whether it is alive and ready
   version       prints the version
   help          prints this
@@ -44,6 +45,11 @@ async function run(command: string): Promise<void> {
     case "start": {
       const { launch } = await import("./launch.ts");
       process.exit(await launch());
+      break;
+    }
+    case "image": {
+      const { makeImage } = await import("../hands/image.ts");
+      process.exitCode = await makeImage();
       break;
     }
     case "status": {

@@ -48,7 +48,7 @@ const Settings = z.strictObject({
     .regex(/^[\x21-\x7e]{16,512}$/)
     .optional()
     .describe("16 to 512 printable characters without spaces"),
-  MANYHANDS_SANDBOX: z.enum(["auto", "virtual"]).default("auto").describe('"auto" or "virtual" ("docker": docker hands are not available yet)'),
+  MANYHANDS_SANDBOX: z.enum(["auto", "virtual", "docker"]).default("auto").describe('"auto", "virtual" or "docker"'),
   MANYHANDS_MODEL_KEY_FILE: path().optional().describe("a file that holds the model's API key"),
   MANYHANDS_LEASE_MS: whole(100, 3_600_000).prefault("15000").describe("milliseconds from 100 to 3600000"),
   MANYHANDS_SESSIONS_MAX: whole(1, 10_000).prefault("64").describe("a number from 1 to 10000"),
@@ -84,7 +84,7 @@ export interface Config {
   readonly keysDir: string;
   /** Absent: the one in the keys folder. */
   readonly apiKey?: string;
-  readonly sandbox: "auto" | "virtual";
+  readonly sandbox: "auto" | "virtual" | "docker";
   /** Absent: the embedded store, and the worker in the gateway's process. */
   readonly redisUrl?: string;
   /** C3 */

@@ -26,7 +26,7 @@ const DRAIN_MS = 3_500;
 const LAST_MS = 500;
 const WARN = 40;
 
-const Line = z.object({ level: z.number().optional(), msg: z.string().optional(), role: z.string().optional() });
+const Line = z.object({ level: z.number().optional(), msg: z.string().optional(), role: z.string().optional(), sandbox: z.string().optional() });
 
 /** Runs an installation until it is told to stop; resolves with the exit code. A bad setting rejects (`SettingError`). */
 export async function launch(env: Environment = process.env): Promise<number> {
@@ -66,6 +66,8 @@ class Launcher {
   readonly #listening: ReadonlyMap<Role, Listening>;
   #end: (code: number) => void = () => {};
   #code: number | null = null;
+  /** As the hand host says. */
+  #sandbox = "virtual";
 
   constructor(config: Config, env: Environment, keys: Keys, log: Logger, ports: Ports) {
     this.#config = config;
@@ -109,9 +111,9 @@ class Launcher {
     for (const child of this.#children.filter((each) => !isBack(each))) child.start();
     if (!(await this.#untilReady())) return;
     const roles = this.#children.map((child) => child.role);
-    if (this.#isTerminal) process.stdout.write(banner(this.#config, { url: this.#url, apiKey: this.#keys.apiKey, roles }));
+    if (this.#isTerminal) process.stdout.write(banner(this.#config, { url: this.#url, apiKey: this.#keys.apiKey, roles, sandbox: this.#sandbox }));
     else {
-      for (const text of standIns(this.#config)) this.#log.warn({ what: text }, "standin.used");
+      for (const text of standIns(this.#config, this.#sandbox)) this.#log.warn({ what: text }, "standin.used");
       this.#log.info({ url: this.#url, roles, keysDir: this.#keys.dir }, "launcher.ready");
     }
   }
@@ -139,6 +141,7 @@ class Launcher {
       said: (role, line) => {
         const read = readLine(line);
         if (read?.msg === "process.listening") this.#listening.get(role)?.hear();
+        if (role === "hands" && read?.sandbox !== undefined) this.#sandbox = read.sandbox;
         if (!this.#isTerminal || this.#config.isLogLevelGiven || (read?.level ?? WARN) >= WARN) process.stdout.write(`${line}\n`);
       },
       died: (role, code, signal, againMs) => {

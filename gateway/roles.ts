@@ -33,7 +33,21 @@ const ROLES: Readonly<Record<Role, { readonly room: string; readonly settings: r
       "NODE_EXTRA_CA_CERTS",
     ],
   },
-  hands: { room: "hands", settings: ["MANYHANDS_HANDS_PORT", "MANYHANDS_SANDBOX"] },
+  hands: {
+    room: "hands",
+    settings: [
+      "MANYHANDS_HANDS_PORT",
+      "MANYHANDS_SANDBOX",
+      "MANYHANDS_SANDBOX_IDLE_MS",
+      "MANYHANDS_DOCKER_IMAGE",
+      "MANYHANDS_DOCKER_MEMORY_MB",
+      "MANYHANDS_DOCKER_PIDS",
+      "MANYHANDS_DOCKER_CPUS",
+      "MANYHANDS_DOCKER_TMP_MB",
+      "MANYHANDS_DOCKER_CONTAINERS_MAX",
+      "DOCKER_HOST",
+    ],
+  },
   worker: { room: "harnesses", settings: BRAIN },
   gateway: { room: "gateway", settings: [...BRAIN, "MANYHANDS_PORT", "MANYHANDS_HOST", "MANYHANDS_API_KEY"] },
 };

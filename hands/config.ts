@@ -3,8 +3,17 @@
 import { join, resolve } from "node:path";
 import { z } from "zod";
 import { unknownSettings } from "../session-store/settings.ts";
+import type { Limits } from "./docker/container.ts";
+import { type EngineAddress, parseAddress } from "./docker/engine.ts";
 
 const port = z.coerce.number().int().min(0).max(65_535);
+const whole = (min: number, max: number) => z.coerce.number().int().min(min).max(max);
+const engine = z.string().transform((text, context): EngineAddress => {
+  const address = parseAddress(text);
+  if (address !== null) return address;
+  context.addIssue({ code: "custom", message: "unix:///a/path or tcp://name:port of an engine on this machine" });
+  return z.NEVER;
+});
 
 const Settings = z.strictObject({
   port: port.default(0),
@@ -12,6 +21,17 @@ const Settings = z.strictObject({
   dataDir: z.string().min(1).default(".manyhands"),
   keysDir: z.string().min(1).optional(),
   sandbox: z.enum(["auto", "virtual", "docker"]).default("auto"),
+  sandboxIdleMs: whole(1_000, 7 * 24 * 3_600_000).default(600_000),
+  image: z
+    .string()
+    .regex(/^[a-z0-9][a-zA-Z0-9._/:@-]{0,254}$/, "the name of an image")
+    .default("manyhands-hand"),
+  memoryMb: whole(128, 1_048_576).default(1_024),
+  pids: whole(32, 100_000).default(256),
+  cpus: z.coerce.number().min(0.1).max(1_024).default(1),
+  tmpMb: whole(1, 1_048_576).default(256),
+  containersMax: whole(1, 1_000).default(32),
+  engine: engine.prefault("unix:///var/run/docker.sock"),
   parentPipe: z.enum(["0", "1"]).default("0"),
   logLevel: z.enum(["fatal", "error", "warn", "info", "debug", "trace", "silent"]).default("info"),
 });
@@ -22,6 +42,14 @@ const NAMES = {
   dataDir: "MANYHANDS_DATA_DIR",
   keysDir: "MANYHANDS_KEYS_DIR",
   sandbox: "MANYHANDS_SANDBOX",
+  sandboxIdleMs: "MANYHANDS_SANDBOX_IDLE_MS",
+  image: "MANYHANDS_DOCKER_IMAGE",
+  memoryMb: "MANYHANDS_DOCKER_MEMORY_MB",
+  pids: "MANYHANDS_DOCKER_PIDS",
+  cpus: "MANYHANDS_DOCKER_CPUS",
+  tmpMb: "MANYHANDS_DOCKER_TMP_MB",
+  containersMax: "MANYHANDS_DOCKER_CONTAINERS_MAX",
+  engine: "DOCKER_HOST",
   parentPipe: "MANYHANDS_PARENT_PIPE",
   logLevel: "MANYHANDS_LOG_LEVEL",
 } as const satisfies Record<keyof z.infer<typeof Settings>, string>;
@@ -32,6 +60,15 @@ export interface Config {
   /** The hand host's own folder inside the data folder. */
   readonly dataDir: string;
   readonly keysDir: string;
+  readonly sandbox: z.infer<typeof Settings>["sandbox"];
+  /** How long (ms) a sandbox may do nothing before its processes are ended. */
+  readonly sandboxIdleMs: number;
+  readonly docker: {
+    readonly engine: EngineAddress;
+    readonly image: string;
+    readonly limits: Limits;
+    readonly containersMax: number;
+  };
   readonly hasParentPipe: boolean;
   readonly logLevel: z.infer<typeof Settings>["logLevel"];
 }
@@ -51,13 +88,20 @@ export function readConfig(environment: Readonly<Record<string, string | undefin
     throw new ConfigError(says.join("; "));
   }
   const settings = read.data;
-  if (settings.sandbox === "docker") throw new ConfigError(`${NAMES.sandbox}: docker sandboxes are not available; use auto or virtual`);
   const dataDir = resolve(settings.dataDir);
   return Object.freeze({
     port: settings.port,
     host: settings.host,
     dataDir: join(dataDir, "hands"),
     keysDir: settings.keysDir === undefined ? join(dataDir, "keys") : resolve(settings.keysDir),
+    sandbox: settings.sandbox,
+    sandboxIdleMs: settings.sandboxIdleMs,
+    docker: {
+      engine: settings.engine,
+      image: settings.image,
+      limits: { memoryMb: settings.memoryMb, pids: settings.pids, cpus: settings.cpus, tmpMb: settings.tmpMb },
+      containersMax: settings.containersMax,
+    },
     hasParentPipe: settings.parentPipe === "1",
     logLevel: settings.logLevel,
   });

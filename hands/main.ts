@@ -3,11 +3,12 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { pino } from "pino";
+import { chooseDriver, SandboxUnavailable } from "./choose.ts";
 import { ConfigError, readConfig } from "./config.ts";
 import { HandHost } from "./host.ts";
 import { type Door, openDoor } from "./http.ts";
 import { Ledger } from "./ledger.ts";
-import { virtualDriver } from "./virtual/sandbox.ts";
+import type { SandboxDriver } from "./sandbox.ts";
 
 const LOCK_WAIT_MS = 10_000;
 const LOCK_RETRY_MS = 100;
@@ -23,7 +24,8 @@ process.on("uncaughtException", (error) => die(error));
 process.on("unhandledRejection", (error) => die(error));
 
 const ledger = await openLedger();
-const host = new HandHost({ ledger, driver: virtualDriver(), dataDir: config.dataDir, log });
+const driver = await driverOrExit();
+const host = new HandHost({ ledger, driver, dataDir: config.dataDir, log, idleMs: config.sandboxIdleMs });
 await host.start();
 const door = await openDoor({ host, handKey: await handKey(), address: config.host, port: config.port, log });
 
@@ -34,7 +36,7 @@ if (config.hasParentPipe) {
   process.stdin.on("error", () => void stop("parent", door));
   process.stdin.resume();
 }
-log.info({ url: door.url, ...host.identity() }, "process.listening");
+log.info({ url: door.url, ...host.identity(), sandbox: driver.name }, "process.listening");
 
 async function stop(why: string, { close, cut }: Door): Promise<void> {
   if (isStopping) return;
@@ -59,6 +61,16 @@ async function openLedger(): Promise<Ledger> {
       if (!isBusy || Date.now() >= deadline) throw error;
       await new Promise((resolve) => setTimeout(resolve, LOCK_RETRY_MS));
     }
+  }
+}
+
+async function driverOrExit(): Promise<SandboxDriver> {
+  const hasContainers = ledger.hands().some((row) => row.driver === "docker");
+  try {
+    return await chooseDriver({ config, host: ledger.hostId, hasContainers, log });
+  } catch (error) {
+    if (error instanceof SandboxUnavailable) return exit(error.message);
+    throw error;
   }
 }
 

@@ -21,14 +21,16 @@ const WANTED = [
 const PYTHON = /^(python3\.\d+(-minimal)?|libpython3(\.\d+)?-(stdlib|minimal))$/;
 /** Said loudly when they are missing: agents expect them. */
 const MISSED = ["git", "python3"];
-const LEFT_OUT = /^\/usr\/share\/(doc|man|locale|info|lintian|bash-completion|doc-base|menu|bug|gitweb|pixmaps|applications)(\/|$)|^\/(etc|var|usr\/lib\/systemd|lib\/systemd)(\/|$)/;
+const LEFT_OUT =
+  /^\/usr\/share\/(doc|man|locale|info|lintian|bash-completion|doc-base|menu|bug|gitweb|pixmaps|applications)(\/|$)|^\/(etc|var|usr\/lib\/systemd|lib\/systemd)(\/|$)/;
 /** Of packages' settings only these are needed. */
 const KEPT = /^\/etc\/(protocols|services|rpc|mime\.types|ethertypes)$/;
 const NO_PROGRAMS = /\.(pyc?|h|txt|json|p[lm]|sample)$|^\/usr\/share\//;
 const LDD_AT_ONCE = 200;
 const PACK_MS = 5 * 60_000;
 
-const PASSWD = "root:x:0:0:root:/root:/usr/sbin/nologin\nuser:x:1000:1000:user:/workspace:/bin/bash\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n";
+const PASSWD =
+  "root:x:0:0:root:/root:/usr/sbin/nologin\nuser:x:1000:1000:user:/workspace:/bin/bash\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n";
 const GROUP = "root:x:0:\nuser:x:1000:\nnogroup:x:65534:\n";
 const CHANGES = [
   "ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -78,10 +80,12 @@ export async function buildImage(engine: Engine, name: string): Promise<BuiltIma
 
 async function installedPackages(): Promise<Set<string>> {
   try {
-    const { stdout } = await run("dpkg-query", ["-W", "-f", "${db:Status-Status} ${Package}\n"], { maxBuffer: 64 * 1024 * 1024 });
+    const { stdout } = await run("dpkg-query", ["-W", "-f", `\${db:Status-Status} \${Package}\n`], { maxBuffer: 64 * 1024 * 1024 });
     return new Set(stdout.split("\n").flatMap((line) => (line.startsWith("installed ") ? [line.slice("installed ".length)] : [])));
   } catch {
-    throw new ImageError("it is made from Debian packages of this machine, and there is no dpkg here; hands/docker/Dockerfile makes one with a registry");
+    throw new ImageError(
+      "it is made from Debian packages of this machine, and there is no dpkg here; hands/docker/Dockerfile makes one with a registry",
+    );
   }
 }
 

@@ -109,13 +109,14 @@ describe("a child", () => {
 
 describe("the banner", () => {
   test("names every stand-in, and the setting that replaces it", () => {
-    const said = standIns(readConfig({ MANYHANDS_HOST: "0.0.0.0" })).join("\n");
+    const said = standIns(readConfig({ MANYHANDS_HOST: "0.0.0.0" }), "virtual").join("\n");
     for (const word of ["no security boundary", "MANYHANDS_MODEL_KEY_FILE", "REDIS_URL", "without TLS"]) expect(said).toContain(word);
   });
 
   test("with a key, on Redis, only the sandbox is one", () => {
     const config = readConfig({ ANTHROPIC_API_KEY: "canary", REDIS_URL: "redis://user:canary@127.0.0.1" });
-    expect(standIns(config)).toHaveLength(1);
-    expect(banner(config, { url: "http://127.0.0.1:1", apiKey: "mh_shown", roles: ["gateway"] })).not.toContain("canary");
+    expect(standIns(config, "virtual")).toHaveLength(1);
+    expect(standIns(config, "docker")).toHaveLength(0);
+    expect(banner(config, { url: "http://127.0.0.1:1", apiKey: "mh_shown", roles: ["gateway"], sandbox: "docker" })).not.toContain("canary");
   });
 });

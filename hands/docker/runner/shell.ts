@@ -120,7 +120,13 @@ export class Shell {
 
   async #run({ id, text, timeoutMs }: Command): Promise<Answer | null> {
     if (text.includes("\0")) return says("Error: a command can't hold a NUL character.", true);
-    const shell = await this.#take();
+    let shell: Waiting;
+    try {
+      shell = await this.#take();
+    } catch (error) {
+      if (this.#ending === "cancelled") return null; // The shell was ended on its way up.
+      throw error;
+    }
     const stdout = new Capture(OUTPUT_FOLDER);
     const stderr = new Capture(OUTPUT_FOLDER);
     const said = new StateReader();
