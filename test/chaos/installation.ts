@@ -123,12 +123,11 @@ export class Installation {
     return program;
   }
 
-  /** Starts what is not running. */
+  /** Starts what is not running: Redis first, the others at once. */
   async startMissing(): Promise<void> {
-    for (const role of rolesOf(this.store)) {
-      const isRunning = role === "redis" ? this.#redis !== null : this.#programs.get(role)?.hasExited === false;
-      if (!isRunning) await this.start(role);
-    }
+    if (this.store === "redis" && this.#redis === null) await this.start("redis");
+    const missing = rolesOf(this.store).filter((role) => role !== "redis" && this.#programs.get(role)?.hasExited !== false);
+    await Promise.all(missing.map((role) => this.start(role)));
   }
 
   hasReached(role: Exclude<Role, "redis">, point: FaultPointName): boolean {
