@@ -147,9 +147,12 @@ function converted(io: "input" | "output", names: ReadonlyMap<z.ZodType, string>
 const refTo = (id: string): string => `#/components/schemas/${id}`;
 const Schema = z.record(z.string(), z.unknown()).transform(({ $schema: _, $id: __, ...schema }) => schema);
 
+const isNever = (form: z.core.JSONSchema.BaseSchema): boolean => typeof form.not === "object" && Object.keys(form.not).length === 0;
+
 /** What is taken is closed: an unknown field is refused. What is given is open: clients pass over what they do not know. */
 function rewrite({ zodSchema, jsonSchema }: { zodSchema: z.core.$ZodTypes; jsonSchema: z.core.JSONSchema.BaseSchema }, io: "input" | "output"): void {
   if (io === "output" && jsonSchema.additionalProperties === false) delete jsonSchema.additionalProperties;
+  if (jsonSchema.oneOf) jsonSchema.oneOf = jsonSchema.oneOf.filter((form) => !isNever(form));
   const instead = shown.get(zodSchema);
   if (!instead) return;
   for (const word of Object.keys(jsonSchema)) delete jsonSchema[word];

@@ -1,6 +1,7 @@
 // What answers look like (contract §3 to §5, §12): for the OpenAPI document, and for the test that holds answers against it.
 
 import { z } from "zod";
+import { shownAs } from "./shown.ts";
 
 /** Schemas with a name of their own in the document. */
 export const named = new Map<z.ZodType, string>();
@@ -12,7 +13,7 @@ export const name = <T extends z.ZodType>(id: string, schema: T): T => {
 /** An answer that is server-sent events instead of JSON. */
 export const EVENT_STREAM = Symbol("text/event-stream");
 
-export const time = z.iso.datetime();
+export const time = shownAs(z.iso.datetime(), { type: "string", format: "date-time" });
 const count = z.int().min(0);
 const text = z.string();
 const metadata = z.record(text, text);

@@ -2,10 +2,13 @@
 
 import { z } from "zod";
 import { ClientInput } from "../../session-store/events/client.ts";
+import { FileSource } from "../../session-store/events/content.ts";
+import { NEVER, shownAs } from "./shown.ts";
 
 const EVENTS_MAX = 100;
 
 const Typed = z.looseObject({ type: z.string() });
+shownAs(FileSource, NEVER);
 const WithFile = z.looseObject({ source: z.looseObject({ type: z.literal("file") }) });
 
 /** One event, read strictly. */

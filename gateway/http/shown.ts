@@ -13,3 +13,6 @@ export function shownAs<T extends z.ZodType>(schema: T, json: Json): T {
   shown.set(schema, json);
   return schema;
 }
+
+/** What nothing is. As one of several forms it is left out of the document. */
+export const NEVER: Json = { not: {} };
