@@ -69,7 +69,7 @@ export function makeServer(options: ServerOptions): Server {
   let isClosing = false;
 
   const app = express();
-  app.disable("x-powered-by").disable("etag").set("query parser", false).set("case sensitive routing", true);
+  app.disable("x-powered-by").disable("etag").set("query parser", false).set("case sensitive routing", true).set("strict routing", true);
   app.use((_request, response, next) => {
     response.setHeader("request-id", mint("req"));
     next();

@@ -121,6 +121,10 @@ const written = (name: string, value: unknown): string =>
     .map((each) => `${encodeURIComponent(name)}=${encodeURIComponent(String(each))}`)
     .join("&");
 
+/** The outermost values that a parameter takes. */
+const edgesOf = ({ schema }: Parameter): unknown[] =>
+  schema.type === "integer" ? [schema.minimum, schema.maximum] : Array.isArray(schema.enum) ? schema.enum : [];
+
 /** Values that a parameter does not take. */
 function misfitsOf({ schema }: Parameter): unknown[] {
   if (schema.type === "integer") return ["x", "1.5", "", Number(schema.minimum) - 1, Number(schema.maximum) + 1].filter((value) => value !== "");
@@ -138,7 +142,7 @@ test("each query is taken or refused as the document says, and no other name is 
     expect([operation.id, unknown]).toEqual([operation.id, { status: 400, says: "bogus_name: Extra inputs are not permitted" }]);
     for (const parameter of operation.parameters.filter((each) => each.in === "query")) {
       const { name, schema } = parameter;
-      for (const value of fc.sample(arbitraryOf(schema), { seed, numRuns: SAMPLES })) {
+      for (const value of [...fc.sample(arbitraryOf(schema), { seed, numRuns: SAMPLES }), ...edgesOf(parameter)]) {
         if (operation.method !== "get") continue;
         const { status, says } = await ask(operation, { query: `?${written(name, value)}` });
         const about = `${operation.id} ${name}=${JSON.stringify(value)}: ${status} ${says}`;
