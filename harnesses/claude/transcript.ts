@@ -88,15 +88,23 @@ function replyBlocks(reply: Reply): Block[] {
   });
 }
 
-/** The original input; an empty object where the text is no JSON object, which the API would refuse. */
+/** The original input, its strings and names well-formed; an empty object where the text is no JSON object, which the API would refuse. */
 function inputOf(json: string): Record<string, unknown> {
   try {
-    const input: unknown = JSON.parse(json, (_, value: unknown) => (typeof value === "string" ? value.toWellFormed() : value));
+    const input: unknown = JSON.parse(json, wholeOf);
     if (input !== null && typeof input === "object" && !Array.isArray(input)) return { ...input };
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
   }
   return {};
+}
+
+/** For JSON.parse: escapes can spell halves of characters, in names as well. */
+function wholeOf(_name: string, value: unknown): unknown {
+  if (typeof value === "string") return value.toWellFormed();
+  if (value === null || typeof value !== "object" || Array.isArray(value)) return value;
+  const isWhole = Object.keys(value).every((name) => name.isWellFormed());
+  return isWhole ? value : Object.fromEntries(Object.entries(value).map(([name, inner]) => [name.toWellFormed(), inner]));
 }
 
 function resultBlocks(reply: Reply | null, results: ReadonlyMap<string, Result>, images: ImageBudget): Block[] {
