@@ -20,6 +20,7 @@ type Event = Anthropic.Beta.Sessions.BetaManagedAgentsStreamSessionEvents;
 
 const API_KEY = "mh_sdk-test-api-key-0123456789";
 const TURN_MS = 60_000;
+const READY_MS = 60_000;
 const EVENTS_MIN = 300;
 const PAGE = 20;
 /** Proxies cut at 20 s what is silent, and a stream says something every 15 s: here a tenth and less of it. */
@@ -62,7 +63,7 @@ class Place {
       program.kill("SIGTERM");
       await program.exit().finally(() => program[Symbol.asyncDispose]());
     });
-    return String((await program.logged("launcher.ready")).url);
+    return String((await program.logged("launcher.ready", { timeoutMs: READY_MS })).url);
   }
 
   async close(): Promise<void> {

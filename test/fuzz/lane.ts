@@ -74,9 +74,11 @@ export class Acknowledged {
       const types = ["user.message", "user.interrupt", "user.tool_confirmation", "user.custom_tool_result", "system.message"];
       const listed = await idsOf(call, `/v1/sessions/${id}/events?${types.map((type) => `types[]=${type}`).join("&")}`);
       const sent = this.#events.get(id) ?? new Set();
-      const unknown = listed.filter((each) => !sent.has(each)).length;
+      const unknown = listed.filter((each) => !sent.has(each));
       const lost = [...sent].filter((each) => !listed.includes(each));
-      if (unknown !== (this.#initial.get(id) ?? 0)) faults.push(`session ${id} holds ${unknown} events that were never acknowledged`);
+      const initial = this.#initial.get(id) ?? 0;
+      if (unknown.length !== initial)
+        faults.push(`session ${id} was made with ${initial} events and holds, never acknowledged: ${unknown.join(", ")}`);
       if (lost.length > 0) faults.push(`session ${id} has lost ${lost.join(", ")}`);
     }
     return faults;
@@ -225,7 +227,8 @@ function settings(body: unknown): unknown {
 
 function parsed(text: string): unknown {
   try {
-    return JSON.parse(text);
+    // A byte order mark is passed over by the server, too.
+    return JSON.parse(text.replace(/^\ufeff/, ""));
   } catch {
     return undefined;
   }
