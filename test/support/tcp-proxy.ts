@@ -13,7 +13,8 @@ export interface TcpProxy {
   close(): Promise<void>;
 }
 
-export async function startTcpProxy(targetPort: number): Promise<TcpProxy> {
+/** `idleMs`: connections on which nothing passes for so long are cut, too. */
+export async function startTcpProxy(targetPort: number, { idleMs }: { readonly idleMs?: number } = {}): Promise<TcpProxy> {
   const sockets = new Set<Socket>();
   let pick: ((answer: Buffer, asked: Buffer) => boolean) | null = null;
   let cuts = 0;
@@ -25,6 +26,11 @@ export async function startTcpProxy(targetPort: number): Promise<TcpProxy> {
       client.destroy();
       target.destroy();
     };
+    if (idleMs !== undefined)
+      client.setTimeout(idleMs, () => {
+        cuts += 1;
+        cut();
+      });
     for (const socket of [client, target]) {
       sockets.add(socket);
       socket.setNoDelay(true);
