@@ -2,28 +2,20 @@
 //
 //   Y1  A key file is there whole or not at all, and the first one stays: nodes that start at once on one folder agree.
 //   Y2  Files are 0600 and durable before anything is signed or checked with them; the folder is 0700.
-//   Y3  The store remembers which keys its installation has; a node with others refuses to start. The API key is not among them: it may be changed.
 
-import { createHash, generateKeyPairSync, randomBytes } from "node:crypto";
+import { generateKeyPairSync, randomBytes } from "node:crypto";
 import { type FileHandle, link, mkdir, open, readFile, stat, unlink } from "node:fs/promises";
 import { join } from "node:path";
 import { calculateJwkThumbprint } from "jose";
 import { z } from "zod";
-import type { Documents } from "../session-store/documents.ts";
-import { Refusal } from "../session-store/refusal.ts";
 import { SettingError } from "./config.ts";
 
 export const KEY_FILES = ["api.key", "hand.key", "grant.private.jwk", "grant.public.jwk"] as const;
 
 const OTHERS = 0o077;
-const INSTALLATION = { workspace: "manyhands", kind: "installation", id: "keys" } as const;
 
 const PrivateJwk = z.object({ kty: z.literal("OKP"), crv: z.literal("Ed25519"), x: z.string().min(1), d: z.string().min(1), kid: z.string().min(1) });
 const PublicJwk = PrivateJwk.omit({ d: true });
-const Fingerprints = z.strictObject({ hand: z.string(), grant: z.string() });
-
-/** What tells two sets of keys apart and opens nothing. */
-export type Fingerprints = z.infer<typeof Fingerprints>;
 
 export interface Keys {
   readonly apiKey: string;
@@ -46,36 +38,6 @@ export async function ensureKeys(dir: string, apiKey?: string): Promise<Keys> {
       `grant.public.jwk in MANYHANDS_KEYS_DIR (${dir}) does not belong to grant.private.jwk. Remove the public one to have it made anew.`,
     );
   return { apiKey: key, dir, loose: await looseFiles(dir) };
-}
-
-/** Of the keys in `dir`. */
-export async function fingerprints(dir: string): Promise<Fingerprints> {
-  const hand = await readLine(dir, "hand.key");
-  const grant = parseJwk(dir, "grant.public.jwk", PublicJwk, await readKey(dir, "grant.public.jwk"));
-  return { hand: createHash("sha256").update(`hand.key\n${hand}`).digest("base64url"), grant: grant.kid };
-}
-
-/** Writes the fingerprints at the first start; refuses (`store_unfit`) when the store knows others. Y3 */
-export async function checkInstallation(store: Pick<Documents, "get" | "put">, mine: Fingerprints): Promise<void> {
-  const { workspace, kind, id } = INSTALLATION;
-  const known = await store.get(workspace, kind, id);
-  if (known) return compare(known.body, mine);
-  try {
-    await store.put(workspace, [{ kind, id, body: mine, replaces: 0 }]);
-  } catch (error) {
-    if (!(error instanceof Refusal) || error.code !== "document_changed") throw error;
-    // Another node's first start came between.
-    compare((await store.get(workspace, kind, id))?.body, mine);
-  }
-}
-
-function compare(body: unknown, mine: Fingerprints): void {
-  const known = Fingerprints.safeParse(body);
-  if (known.success && known.data.hand === mine.hand && known.data.grant === mine.grant) return;
-  throw new Refusal(
-    "store_unfit",
-    "This store belongs to an installation with other keys. All nodes of an installation share one MANYHANDS_KEYS_DIR; point it at that folder.",
-  );
 }
 
 async function makeSigningKey(): Promise<z.infer<typeof PrivateJwk>> {

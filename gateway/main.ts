@@ -4,11 +4,12 @@ import { createServer } from "node:http";
 import { pino } from "pino";
 import type { FaultPoint } from "../session-store/fault-point.ts";
 import { armFaultPoint, noFault } from "../session-store/fault-point.ts";
+import { checkInstallation } from "../session-store/installation.ts";
 import { openStore } from "../session-store/open.ts";
 import { Refusal } from "../session-store/refusal.ts";
 import type { Brain } from "./brain.ts";
 import { type Config, EXIT_CONFIGURATION, readConfig, SettingError } from "./config.ts";
-import { checkInstallation, ensureKeys, fingerprints } from "./keys.ts";
+import { ensureKeys } from "./keys.ts";
 import { HEADER_BYTES_MAX, harden, listen } from "./listen.ts";
 import { makeServer } from "./server.ts";
 import { endOnBugs, endWhenAsked } from "./shutdown.ts";
@@ -30,7 +31,7 @@ async function run({ keysDir, apiKey, redisUrl, dataDir, leaseMs, host, port, pa
   const keys = await ensureKeys(keysDir, apiKey);
   if (keys.loose.length > 0) log.warn({ dir: keys.dir, files: keys.loose }, "keys.readable_by_others");
   const store = await openStore({ ...(redisUrl === undefined ? {} : { redisUrl }), dataDir, leaseMs, log });
-  await checkInstallation(store, await fingerprints(keysDir));
+  await checkInstallation(store, keysDir);
 
   const fault = faultPoint();
   let isReady = false;

@@ -15,7 +15,7 @@ import { parseSessionId, type SessionId } from "../session-store/ids.ts";
 import { REFUSALS, Refusal, type RefusalCode } from "../session-store/refusal.ts";
 import { type HandRef, type Hands, type Holder, META, type Outcome } from "./hand.ts";
 
-export const HAND_LOST_MS = 30_000;
+const HAND_LOST_MS = 30_000;
 const SILENCE_MS = 20_000;
 const CONNECT_MS = 3_000;
 const RETRY_MS_MIN = 50;
@@ -206,7 +206,6 @@ class Wire {
     const body = JSON.stringify({ jsonrpc: "2.0", id, method: "tools/call", params });
     try {
       const answer = await this.#pool(url).request({ method: "POST", path: ask.path, headers, body, signal });
-      heard();
       return answerOf(await readAnswer(answer, id, heard));
     } catch (error) {
       throw isTrouble(error) ? new Trouble(error instanceof Error ? error.message : "connection lost", { cause: error }) : error;
@@ -229,7 +228,10 @@ class Wire {
   }
 }
 
-/** The message with this id, from a JSON body or an event stream. Comments of a stream are signs of life. Z3 */
+/**
+ * The message with this id, from a JSON body or an event stream. Only comments are signs of life: they say that the call is at work, whereas a
+ * host that answers each attempt with another "not here" would keep the caller waiting for ever. Z3
+ */
 async function readAnswer({ statusCode, headers, body }: Dispatcher.ResponseData, id: number, heard: () => void): Promise<unknown> {
   if (statusCode === 401 || statusCode === 403) {
     await body.dump();
@@ -243,7 +245,7 @@ async function readAnswer({ statusCode, headers, body }: Dispatcher.ResponseData
   body.setEncoding("utf8");
   let text = "";
   for await (const piece of body) {
-    heard();
+    if (isStream && String(piece).startsWith(":")) heard();
     const from = Math.max(0, text.length - 1);
     text += String(piece);
     if (text.length > ANSWER_CHARS_MAX) throw new Refusal("too_large", "The hand host's answer is over the limit.");

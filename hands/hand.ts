@@ -45,7 +45,7 @@ export type Outcome =
   | { readonly type: "unknown"; readonly reason: string };
 
 /** What the session wants in its hand; empty for now but for the working directory. */
-export interface Resources {
+interface Resources {
   readonly environment_id: string;
 }
 

@@ -13,10 +13,10 @@ import { type Holder, META, type Outcome } from "./hand.ts";
 import type { HandHost } from "./host.ts";
 import { TOOLSET } from "./toolset.ts";
 
-export const KEEP_ALIVE_MS = 5_000;
+const KEEP_ALIVE_MS = 5_000;
 export const HAND_PATH = /^\/mcp\/hands\/([0-9A-Za-z_]{1,128})$/;
 /** In a result's `_meta`: the outcome, where it is more than the content says. */
-export const OUTCOME_META = "manyhands/outcome";
+const OUTCOME_META = "manyhands/outcome";
 
 const REFUSED = -32_001;
 const INVALID_PARAMS = -32_602;
@@ -157,7 +157,7 @@ async function callHand(host: HandHost, hand: string, name: string, input: unkno
 }
 
 /** Another host answers at this address: the caller is to look the address up again. */
-export const WRONG_HOST = "wrong_host";
+const WRONG_HOST = "wrong_host";
 
 function data(value: object): CallToolResult {
   return { content: [{ type: "text", text: JSON.stringify(value) }], structuredContent: { ...value } };

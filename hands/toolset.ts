@@ -14,7 +14,7 @@ export const HAND_TOOLS = ["bash", "read", "write", "edit", "glob", "grep"] as c
 export type HandTool = (typeof HAND_TOOLS)[number];
 
 export const TIMEOUT_MS_DEFAULT = 120_000;
-export const TIMEOUT_MS_MAX = 600_000;
+const TIMEOUT_MS_MAX = 600_000;
 /** Output over this many characters goes to a file in the sandbox; the model gets its head, its tail and the path. */
 export const OUTPUT_CHARS_MAX = 100_000;
 export const GLOB_PATHS_MAX = 1_000;

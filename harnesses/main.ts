@@ -7,6 +7,7 @@ import { pino } from "pino";
 import { makeHands } from "../hands/client.ts";
 import { HandHosts } from "../hands/directory.ts";
 import { armFaultPoint, noFault } from "../session-store/fault-point.ts";
+import { checkInstallation } from "../session-store/installation.ts";
 import { openStore } from "../session-store/open.ts";
 import { Refusal } from "../session-store/refusal.ts";
 import { type Config, readConfig, SettingError } from "./config.ts";
@@ -34,6 +35,7 @@ async function run({ redisUrl, dataDir, keysDir, leaseMs, vaultUrl, handsUrl, se
   const handKey = await keyOrExit("hand.key");
   await keyOrExit("grant.private.jwk");
   const store = await openStore({ ...(redisUrl === undefined ? {} : { redisUrl }), dataDir, leaseMs, log });
+  await checkInstallation(store, keysDir);
   const hosts = new HandHosts({ store, url: handsUrl, log });
   const hands = makeHands({ resolve: (id) => hosts.resolve(id), local: { url: handsUrl }, handKey, log });
   const fault =

@@ -3,16 +3,7 @@
 //   F1  Without NODE_ENV=test a fault point does nothing; the process entry decides that, once.
 
 /** The points, in the order in which a turn meets them. */
-export const FAULT_POINTS = [
-  "stored",
-  "taken",
-  "model-streaming",
-  "reply-stored",
-  "tool-running",
-  "result-stored",
-  "before-finish",
-  "recovering",
-] as const;
+const FAULT_POINTS = ["stored", "taken", "model-streaming", "reply-stored", "tool-running", "result-stored", "before-finish", "recovering"] as const;
 export type FaultPointName = (typeof FAULT_POINTS)[number];
 
 /** Resolves at once unless the process is armed for `name`; then it reports and waits for SIGUSR2. */

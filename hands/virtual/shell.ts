@@ -62,7 +62,7 @@ export class Shell {
     const printed = await jobs.end();
     const variables = carried(done.env);
     const isForgetful = JSON.stringify(variables).length > VARIABLES_CHARS_MAX;
-    const next = { cwd: done.env["PWD"] ?? cwd, variables: isForgetful ? start.variables : variables };
+    const next = { cwd: done.env.PWD ?? cwd, variables: isForgetful ? start.variables : variables };
     return { stdout: done.stdout + printed.stdout, stderr: done.stderr + printed.stderr, exitCode: done.exitCode, shell: next, isForgetful };
   }
 

@@ -1,10 +1,10 @@
 // What a brain's host writes: wire events (contract §6.2) without `processed_at`, which is the time that the store stamps.
 
 import type { EventId } from "../ids.ts";
-import type { MessageBlock, ResultBlock, TextBlock } from "./content.ts";
+import type { ResultBlock, TextBlock } from "./content.ts";
 
-export type PermissionPolicy = { readonly type: "always_allow" } | { readonly type: "always_ask" } | { readonly type: "auto" };
-export type EvaluatedPermission = "allow" | "ask" | "deny";
+type PermissionPolicy = { readonly type: "always_allow" } | { readonly type: "always_ask" } | { readonly type: "auto" };
+type EvaluatedPermission = "allow" | "ask" | "deny";
 
 export type StopReason =
   | { readonly type: "end_turn" }
@@ -80,8 +80,8 @@ export type AgentToolUse = Named<"agent.tool_use"> & {
     readonly evaluated_permission?: { readonly type: "ask"; readonly reason_code: "indeterminate" };
   };
 };
-export type AgentCustomToolUse = Named<"agent.custom_tool_use"> & { readonly name: string; readonly input: unknown };
-export type AgentToolResult = Named<"agent.tool_result"> & ToolResultFields & { readonly tool_use_id: EventId };
+type AgentCustomToolUse = Named<"agent.custom_tool_use"> & { readonly name: string; readonly input: unknown };
+type AgentToolResult = Named<"agent.tool_result"> & ToolResultFields & { readonly tool_use_id: EventId };
 
 export type BrainEvent =
   | (Named<"agent.message"> & { readonly content: readonly TextBlock[] })
@@ -102,5 +102,3 @@ export type BrainEvent =
   | (Named<"session.thread_status_idle"> & ThreadFields & { readonly stop_reason: StopReason; readonly stop_details: StopDetails })
   | Named<"span.model_request_start">
   | (Named<"span.model_request_end"> & { readonly model_request_start_id: EventId; readonly is_error: boolean; readonly model_usage: ModelUsage });
-
-export type { MessageBlock, ResultBlock, TextBlock };

@@ -9,7 +9,7 @@ export interface Figure {
   readonly remark?: string;
 }
 
-export function quantile(ms: readonly number[], q: number): number {
+function quantile(ms: readonly number[], q: number): number {
   const sorted = [...ms].sort((one, other) => one - other);
   return sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))] ?? Number.NaN;
 }

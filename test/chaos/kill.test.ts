@@ -10,9 +10,11 @@ import { needs } from "../support/real-part.ts";
 import { Api } from "./api.ts";
 import { Installation, type StoreKind } from "./installation.ts";
 import { killsOf, nameOf, runKill } from "./kill.ts";
+import { seeded } from "./seed.ts";
 
 const LEASE_MS = 1_000;
 const KILL_MS = 90_000;
+const chance = seeded("kills");
 const isWhole = process.env.KILLS === "all";
 
 describe("with the embedded store", () => describeKills("embedded"));
@@ -37,7 +39,7 @@ function describeKills(store: StoreKind): void {
     await rm(work, { recursive: true, force: true });
   });
 
-  for (const kill of killsOf(store, isWhole)) {
+  for (const kill of killsOf(store, isWhole, chance)) {
     test(
       nameOf(kill),
       async () => {

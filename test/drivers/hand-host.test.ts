@@ -1,6 +1,9 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
+import { Client as OldClient } from "@modelcontextprotocol/sdk/client/index.js";
+import { StreamableHTTPClientTransport as OldTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
+import type { Transport as OldPeer } from "@modelcontextprotocol/sdk/shared/transport.js";
 import { pino } from "pino";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { type HandsClient, makeHands } from "../../hands/client.ts";
@@ -225,6 +228,20 @@ describe("one hand host", () => {
       "instances",
     ]);
     await all.close();
+  });
+
+  it("serves clients of the handshake era too", async () => {
+    const { ref, workspace } = await newHand(place, hands);
+    writeFileSync(join(workspace, "a.txt"), "from a file");
+    const client = new OldClient({ name: "someone-older", version: "1" });
+    const requestInit = { headers: { authorization: `Bearer ${HAND_KEY}` } };
+    const transport = new OldTransport(new URL(`${host.url}/mcp/hands/${ref.hand}`), { requestInit });
+    await client.connect(transport as OldPeer);
+    expect((await client.listTools()).tools.map(({ name }) => name)).toEqual(["bash", "read", "write", "edit", "glob", "grep"]);
+    expect(await client.callTool({ name: "read", arguments: { file_path: "a.txt" } })).toMatchObject({
+      content: [{ type: "text", text: "from a file" }],
+    });
+    await client.close();
   });
 });
 

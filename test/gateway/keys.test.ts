@@ -6,8 +6,9 @@ import { join } from "node:path";
 import { importJWK, jwtVerify, SignJWT } from "jose";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { SettingError } from "../../gateway/config.ts";
-import { checkInstallation, ensureKeys, fingerprints, KEY_FILES } from "../../gateway/keys.ts";
+import { ensureKeys, KEY_FILES } from "../../gateway/keys.ts";
 import type { Document, Documents } from "../../session-store/documents.ts";
+import { checkInstallation } from "../../session-store/installation.ts";
 import { Refusal } from "../../session-store/refusal.ts";
 import { proves } from "../support/proves.ts";
 
@@ -97,10 +98,9 @@ describe("installation", () => {
       await ensureKeys(dir());
       await ensureKeys(join(folder, "other"));
       const store = place();
-      const mine = await fingerprints(dir());
-      await checkInstallation(store, mine);
-      await checkInstallation(store, mine);
-      const refused = checkInstallation(store, await fingerprints(join(folder, "other")));
+      await checkInstallation(store, dir());
+      await checkInstallation(store, dir());
+      const refused = checkInstallation(store, join(folder, "other"));
       await expect(refused).rejects.toMatchObject({ code: "store_unfit", message: expect.stringContaining("MANYHANDS_KEYS_DIR") });
     },
   );
@@ -110,9 +110,7 @@ describe("installation", () => {
     await ensureKeys(join(folder, "other"));
     const store = place();
     const blind = { ...store, get: racing(store) };
-    const all = await Promise.allSettled(
-      [fingerprints(dir()), fingerprints(join(folder, "other"))].map(async (mine) => checkInstallation(blind, await mine)),
-    );
+    const all = await Promise.allSettled([dir(), join(folder, "other")].map((keys) => checkInstallation(blind, keys)));
     expect(all.map((each) => each.status).sort()).toEqual(["fulfilled", "rejected"]);
   });
 

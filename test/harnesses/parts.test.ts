@@ -224,12 +224,15 @@ describe("a failure", () => {
 });
 
 describe("previews", () => {
-  test("count from 0, start each event first, and never cut a character", () => {
+  test("wait for their span, count from 0, start each event first, never cut a character, and end with the whole text", () => {
     const sent: Omit<Preview, "fence" | "span">[] = [];
     const messageId = mintEvent();
     const previews = new Previews(messageId, (preview) => sent.push(preview));
     previews.add({ type: "thinking", index: 0 });
     previews.add({ type: "text", index: 1, text: "a\ud83d" });
+    expect(sent).toEqual([]);
+    previews.open();
+    expect(sent).toHaveLength(3);
     previews.add({ type: "text", index: 1, text: "\ude00" });
     previews.add({ type: "text", index: 2, text: "b" });
     previews.end();
@@ -239,6 +242,7 @@ describe("previews", () => {
       { n: 1, event: { type: "agent.message", id: messageId } },
       { n: 2, event: { type: "agent.message", id: messageId }, delta: { index: 0, text: "a" } },
       { n: 3, event: { type: "agent.message", id: messageId }, delta: { index: 0, text: "\u{1F600}" } },
+      { n: 4, event: { type: "agent.message", id: messageId }, delta: { index: 1, text: "b" } },
     ]);
   });
 });

@@ -14,7 +14,7 @@ export interface WorkerOptions {
   readonly pagesMax: number | null;
 }
 
-export interface EntryText {
+interface EntryText {
   readonly type: string;
   /** The client's event id, for entries from outside. */
   readonly id: string | null;
@@ -83,7 +83,7 @@ interface Turn {
   readonly append: Append;
 }
 
-export interface ReceiveAsk {
+interface ReceiveAsk {
   readonly id: string;
   readonly append: Append;
   readonly gate: number | null;
@@ -92,7 +92,7 @@ export interface ReceiveAsk {
   readonly retryDigest: string | null;
 }
 
-export interface EventsAsk {
+interface EventsAsk {
   readonly id: string;
   readonly after: number;
   readonly before: number;

@@ -14,11 +14,11 @@ import { Refusal } from "../../../session-store/refusal.ts";
 import type { SessionRecord } from "../../../session-store/session.ts";
 import type { SessionStore } from "../../../session-store/store.ts";
 
-export interface StoreOptions {
+interface StoreOptions {
   readonly leaseMs: number;
 }
 
-export interface Opened {
+interface Opened {
   readonly store: SessionStore;
   /** A second store on the same data, where the driver can have one. */
   readonly peer?: SessionStore;
@@ -60,7 +60,7 @@ export const created = (fields: Partial<LogCreated> = {}): LogCreated => ({
   ...fields,
 });
 
-export function received(input: ClientInput, id: EventId = mintEvent()): Extract<OutsideEntry, { type: "log.received" }> {
+function received(input: ClientInput, id: EventId = mintEvent()): Extract<OutsideEntry, { type: "log.received" }> {
   return { type: "log.received", event: { ...input, id }, waits: waits(input) };
 }
 export const message = (text = "hello", id?: EventId) => received({ type: "user.message", content: [{ type: "text", text }] }, id);
@@ -146,7 +146,7 @@ export function storedOf(answer: readonly Stored[] | "more" | "moved"): readonly
 
 export const positionsOf = (stored: readonly Stored[]): readonly number[] => stored.map(({ position }) => position);
 export const entriesOf = (stored: readonly Stored[]): readonly unknown[] => stored.map(({ entry }) => entry);
-export const headOf = (stored: readonly Stored[]): Position => stored.at(-1)?.position ?? position(0);
+const headOf = (stored: readonly Stored[]): Position => stored.at(-1)?.position ?? position(0);
 
 /** The code by which a call was refused; "none" when it was not refused. */
 export async function codeOf(call: Promise<unknown>): Promise<RefusalCode | "none"> {
