@@ -25,7 +25,7 @@ const made = <T extends string, Fields extends z.ZodRawShape>(type: T, fields: F
 
 const policy = z.enum(["always_allow", "always_ask", "auto"]);
 
-export const Event = name(
+const Event = name(
   "Event",
   z.discriminatedUnion("type", [
     sent("user.message", { content: z.array(MessageBlock) }),
@@ -80,7 +80,7 @@ export const Event = name(
 );
 
 /** What only a stream shows: previews, the end of a session. */
-export const StreamedEvent = name(
+name(
   "StreamedEvent",
   z.union([
     Event,

@@ -67,7 +67,7 @@ export function withBody<T>(
 
 const METHODS = ["get", "post", "delete"] as const;
 
-export type Methods = Readonly<Partial<Record<(typeof METHODS)[number], Operation>>>;
+type Methods = Readonly<Partial<Record<(typeof METHODS)[number], Operation>>>;
 
 export interface Route {
   /** As Express spells it: `/v1/agents/:id`. */
