@@ -27,7 +27,7 @@ export const ErrorEnvelope = z.strictObject({
 type ErrorEnvelope = z.infer<typeof ErrorEnvelope>;
 
 /** W1 */
-function envelope(
+export function envelope(
   type: ErrorEnvelope["error"]["type"],
   message: string,
   requestId: string,

@@ -80,7 +80,7 @@ const Event = name(
 );
 
 /** What only a stream shows: previews, the end of a session. */
-const StreamedEvent = name(
+name(
   "StreamedEvent",
   z.union([
     Event,

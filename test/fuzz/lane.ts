@@ -4,7 +4,7 @@ import { z } from "zod";
 import { isSchema } from "../support/json-schema.ts";
 import type { Asked, Kind } from "./requests.ts";
 
-export interface Sent {
+interface Sent {
   readonly method: string;
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
