@@ -20,7 +20,7 @@ import {
   unpairedCallsOf,
 } from "./wire-checkers.ts";
 
-export type Victim = Role | "everything";
+type Victim = Role | "everything";
 
 /** One kill: who dies where. `again`: the one that takes over dies as well, while it recovers. */
 export interface Kill {
