@@ -10,6 +10,8 @@ export interface TcpProxy {
   /** Cuts the connection that brings the next answer for which `pick` says yes, instead of passing the answer on. */
   cutAnswers(pick: (answer: Buffer, asked: Buffer) => boolean): void;
   passAll(): void;
+  /** Cuts every connection that is open; new ones pass. */
+  cutAll(): void;
   close(): Promise<void>;
 }
 
@@ -60,6 +62,9 @@ export async function startTcpProxy(targetPort: number): Promise<TcpProxy> {
     },
     passAll: () => {
       pick = null;
+    },
+    cutAll: () => {
+      for (const socket of sockets) socket.destroy();
     },
     close: async () => {
       for (const socket of sockets) socket.destroy();
