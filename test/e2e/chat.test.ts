@@ -5,7 +5,9 @@ import { request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import type { Live, Item as Shown } from "../examples/chat/items.ts";
 import { Browser, type Page } from "../support/browser.ts";
+import { freePort } from "../support/free-port.ts";
 import { type ScriptedModel, startModel } from "../support/model/server.ts";
 import { type Program, startProgram } from "../support/process.ts";
 import { needs } from "../support/real-part.ts";
@@ -55,6 +57,8 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true, maxRetries: 5 });
 });
 
+type Item = Shown | Live;
+
 const lines = (...script: string[]): string => script.join("\n");
 
 needs("chromium")("the chat page", () => {
@@ -69,7 +73,12 @@ needs("chromium")("the chat page", () => {
   beforeEach(() => {
     pages = [];
   });
-  afterEach(() => {
+  afterEach(async ({ task }) => {
+    if (task.result?.state === "fail") {
+      const file = join(tmpdir(), `chat-${task.id}.png`);
+      await pages.at(-1)?.screenshot(file);
+      process.stderr.write(`What the page looked like: ${file}\n`);
+    }
     expect(pages.flatMap(({ problems }) => problems)).toEqual([]);
   });
 
@@ -114,7 +123,7 @@ needs("chromium")("the chat page", () => {
     const question = lines(
       `say: I write it down: ${markup}`,
       'call write: {"file_path": "/workspace/note.txt", "content": "hello"}',
-      "repeat: 40 word ",
+      "repeat: 40 word\\u{20}",
       "token_delay: 40",
       "chunk: 5",
     );
@@ -139,14 +148,14 @@ needs("chromium")("the chat page", () => {
 
   test("asks before a command runs: allowed by mouse it runs, denied by keyboard it doesn't", async () => {
     const page = await open();
-    const question = lines("say: May I?", 'call bash: {"command": "echo from the sandbox"}', "echo: It said: ");
+    const question = lines("say: May I?", 'call bash: {"command": "echo from the sandbox"}', "echo: It said:");
     await ask(page, question);
     await page.click(".allow");
     const allowed = [
       ["words user", question],
       ["words agent", "May I?"],
-      ["call", "bash", "done", "from the sandbox\n"],
-      ["words agent", "It said: from the sandbox\n"],
+      ["call", "bash", "done", "from the sandbox"],
+      ["words agent", "It said: from the sandbox"],
     ];
     await shows(page, allowed);
 
@@ -164,12 +173,11 @@ needs("chromium")("the chat page", () => {
       ["call", "bash", "failed"],
       ["words agent", "Then I leave it."],
     ]);
-    await page.screenshot(join(tmpdir(), "chat-confirm.png"));
   });
 
   test("stops the agent, forgets what it had not finished, and goes on with the next message", async () => {
     const page = await open();
-    const endless = lines("repeat: 4000 on and on ", "token_delay: 30", "chunk: 8");
+    const endless = lines("repeat: 4000 on and on\\u{20}", "token_delay: 30", "chunk: 8");
     await ask(page, endless);
     await typed(page);
     await page.click("#stop");
@@ -198,7 +206,7 @@ needs("chromium")("the chat page", () => {
       ["words user", "say: One."],
       ["words agent", "One."],
       ["words user", question],
-      ["call", "bash", "done", "later\n"],
+      ["call", "bash", "done", "later"],
       ["words agent", "Two."],
     ]);
   });
@@ -210,7 +218,7 @@ needs("chromium")("the chat page", () => {
       ["words user", "say: Before."],
       ["words agent", "Before."],
     ]);
-    const question = lines("repeat: 60 steady ", "token_delay: 50", "chunk: 7");
+    const question = lines("repeat: 60 steady\\u{20}", "token_delay: 50", "chunk: 7");
     await ask(page, question);
     await typed(page);
     const restarts = product.linesOf("child.started", { child: "gateway" }).length;
@@ -228,7 +236,7 @@ needs("chromium")("the chat page", () => {
 
   test("the application's own tool is answered even when nobody looks", async () => {
     const page = await open();
-    await ask(page, lines("wait: 1500", 'call current_time: {"timezone": "Europe/Paris"}', "echo: In Paris: "));
+    await ask(page, lines("wait: 1500", 'call current_time: {"timezone": "Europe/Paris"}', "echo: In Paris:"));
     await page.goto("about:blank");
     await until(() => model.requests({ contains: "Europe/Paris" }).length >= 2, { timeoutMs: WAIT_MS, what: "the model that was told the time" });
     await page.goto(url);
@@ -286,12 +294,72 @@ needs("chromium")("the chat page", () => {
     const page = await fetch(url);
     expect(page.headers.get("content-security-policy")).toContain("default-src 'none'; script-src 'self'");
     for (const file of ["", "chat.mjs", "chat.css"]) expect(await (await fetch(`${url}/${file}`)).text()).not.toContain(API_KEY);
-    const first = await fetch(`${url}/messages`, { method: "POST", headers: { origin: url, "content-type": "application/json" }, body: message });
+    const first = await fetch(`${url}/conversation`, {
+      method: "POST",
+      headers: { origin: url, "content-type": "application/json" },
+      body: `{"key":"key-of-a-test"}`,
+    });
     const cookie = first.headers.get("set-cookie") ?? "";
     expect(cookie).toMatch(/^chat=[\w-]+; Max-Age=\d+; Path=\/; HttpOnly; SameSite=Strict$/);
     expect(Buffer.from(cookie.slice("chat=".length, cookie.indexOf(";")), "base64url").toString("latin1")).not.toContain("sesn_");
   });
+
+  test("a stream goes on after Last-Event-ID, and a new one gives everything", async () => {
+    const origin = { origin: url, "content-type": "application/json" };
+    const made = await fetch(`${url}/conversation`, { method: "POST", headers: origin, body: `{"key":"key-of-another"}` });
+    const cookie = (made.headers.get("set-cookie") ?? "").split(";")[0] ?? "";
+    const message = JSON.stringify({ text: "say: Hello.", key: "key-of-another" });
+    // Twice with one key is once.
+    for (const _ of [1, 2])
+      expect((await fetch(`${url}/messages`, { method: "POST", headers: { ...origin, cookie }, body: message })).status).toBe(204);
+    await follow(url, { cookie }, (item) => item.type === "status" && item.status === "idle");
+    const all = await follow(url, { cookie }, (item) => item.type === "link");
+    expect(all.map(({ item }) => item.type)).toEqual(["status", "user", "agent", "status", "link"]);
+    const place = all[1]?.id ?? "";
+    const rest = await follow(url, { cookie, "last-event-id": place }, (item) => item.type === "link");
+    expect(rest).toEqual(all.slice(2));
+  });
+
+  test("when the web server dies, the page comes back to its conversation, nothing doubled", async () => {
+    const port = String(await freePort());
+    const serve = () => start("test/examples/chat/web", { env: { ...settings, CHAT_PORT: port } });
+    const server = serve();
+    const page = await browser.open(await server.listening("chat-web"));
+    pages.push(page);
+    await ready(page);
+    await ask(page, "say: One.");
+    const one = [
+      ["words user", "say: One."],
+      ["words agent", "One."],
+    ];
+    await shows(page, one);
+    server.kill("SIGKILL");
+    await until(async () => (await stateOf(page)) === "Connecting …", { timeoutMs: WAIT_MS, what: "a page that notices" });
+    await serve().listening("chat-web");
+    await shows(page, one);
+    await ask(page, "say: Two.");
+    await shows(page, [...one, ["words user", "say: Two."], ["words agent", "Two."]]);
+  });
 });
+
+/** What one more look at a conversation gives, up to an item that fits. */
+async function follow(url: string, headers: Record<string, string>, isLast: (item: Item) => boolean): Promise<{ id: string | null; item: Item }[]> {
+  const answer = await fetch(`${url}/events`, { headers, signal: AbortSignal.timeout(WAIT_MS) });
+  const frames: { id: string | null; item: Item }[] = [];
+  let text = "";
+  for await (const part of (answer.body ?? new ReadableStream()).pipeThrough(new TextDecoderStream())) {
+    text += part;
+    for (let end = text.indexOf("\n\n"); end >= 0; end = text.indexOf("\n\n")) {
+      const [, id = null, data] = /^(?:id: (\S+)\n)?data: (.*)$/.exec(text.slice(0, end)) ?? [];
+      text = text.slice(end + 2);
+      if (data === undefined) continue;
+      const item = JSON.parse(data) as Item;
+      frames.push({ id, item });
+      if (isLast(item)) return frames;
+    }
+  }
+  throw new Error(`The stream ended: ${JSON.stringify(frames)}`);
+}
 
 /** With headers that fetch doesn't let one set. */
 function statusOf(url: string, headers: Record<string, string>, body: string): Promise<number> {
@@ -331,7 +399,7 @@ describe("the chat at a terminal", () => {
     await says(program, "current_time Asia/Tokyo");
     program.closePipe();
     expect((await program.exit(WAIT_MS)).code).toBe(0);
-    expect(program.stdout).toMatch(/ {2}\w+ \d+ \w+ 20\d\d at .*GMT\+9 \(20/);
+    expect(program.stdout).toMatch(/ {2}\w+, \d+ \w+ 20\d\d at .*GMT\+9 \(20/);
   });
 
   test("Ctrl-C interrupts the turn, and quits when there is none", async () => {

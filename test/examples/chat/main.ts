@@ -89,26 +89,29 @@ class Chat {
   }
 }
 
-const assistant = await findAssistant(client, config.model);
 const lines: string[] = [];
-let chat = await open();
-let [isTaking, isLast] = [false, false];
-
-screen.note("Chat with the agent. /new starts again, /quit quits, Ctrl-C interrupts.");
-screen.prompt();
+/** Until there is a conversation, lines wait. */
+let [isTaking, isLast] = [true, false];
 input.on("line", (line) => {
   if (lines.length >= LINES_MAX) return screen.note("Too many lines at once: this one was left out.");
   lines.push(line.trim());
   void takeLines();
 });
-input.on("SIGINT", interrupt);
-process.on("SIGINT", interrupt);
-process.once("SIGTERM", quit);
 // No more lines: what was asked is still answered.
 input.on("close", () => {
   isLast = true;
   rest();
 });
+
+const assistant = await findAssistant(client, config.model).catch(fail);
+let chat = await open().catch(fail);
+input.on("SIGINT", interrupt);
+process.on("SIGINT", interrupt);
+process.once("SIGTERM", quit);
+screen.note("Chat with the agent. /new starts again, /quit quits, Ctrl-C interrupts.");
+screen.prompt();
+isTaking = false;
+void takeLines();
 
 async function open(): Promise<Chat> {
   return new Chat(await Conversation.start(client, assistant, randomUUID()), rest, fail);
@@ -154,7 +157,7 @@ function quit(): never {
   process.exit(0);
 }
 
-function fail(error: unknown): void {
+function fail(error: unknown): never {
   screen.problem(error instanceof Error ? error.message : String(error));
   process.exit(1);
 }

@@ -36,7 +36,7 @@ const POLICY = [
 const Key = z.string().regex(/^[\w-]{8,64}$/);
 const Message = z.strictObject({ text: z.string().trim().min(1).max(MESSAGE_CHARS_MAX), key: Key });
 const Verdict = z.strictObject({ callId: z.string().regex(/^\w{1,100}$/), isAllowed: z.boolean() });
-const Interrupt = z.strictObject({ key: Key });
+const KeyOnly = z.strictObject({ key: Key });
 const Nothing = z.strictObject({});
 
 /** What a browser is told when something can't be done. */
@@ -62,14 +62,19 @@ app.use(guard);
 app.use(express.json({ limit: BODY_BYTES_MAX, strict: true }));
 app.use(express.static(join(import.meta.dirname, "page"), { cacheControl: false }));
 app.get("/events", events);
-app.post("/messages", message);
+app.post("/conversation", begin);
+app.post("/messages", async (request, response) => {
+  const { text, key } = bodyOf(request, Message);
+  await attended(request).say(text, key);
+  response.status(204).end();
+});
 app.post("/confirm", async (request, response) => {
   const { callId, isAllowed } = bodyOf(request, Verdict);
   await attended(request).confirm(callId, isAllowed);
   response.status(204).end();
 });
 app.post("/interrupt", async (request, response) => {
-  const { key } = bodyOf(request, Interrupt);
+  const { key } = bodyOf(request, KeyOnly);
   await attended(request).interrupt(key);
   response.status(204).end();
 });
@@ -108,25 +113,20 @@ function guard(request: Request, response: Response, next: NextFunction): void {
   next();
 }
 
-/** The first message makes the conversation; so does the next one after its session has gone. */
-async function message(request: Request, response: Response): Promise<void> {
-  const { text, key } = bodyOf(request, Message);
+/** The browser's conversation; made if it has none, or its session is no longer there. */
+async function begin(request: Request, response: Response): Promise<void> {
+  const { key } = bodyOf(request, KeyOnly);
   const id = cookies.read(request.headers.cookie);
-  const isSaid = id !== null && (await said(new Conversation(client, id), text, key));
-  if (!isSaid) {
-    const conversation = await Conversation.start(client, assistant, `start-${key}`);
-    // Set before anything else can go wrong: a repeated try then finds the same conversation.
-    response.setHeader("set-cookie", cookies.write(conversation.sessionId));
-    await said(conversation, text, key);
+  if (id === null || !(await isThere(id))) {
+    const { sessionId } = await Conversation.start(client, assistant, `start-${key}`);
+    response.setHeader("set-cookie", cookies.write(sessionId));
   }
   response.status(204).end();
 }
 
-async function said(conversation: Conversation, text: string, key: string): Promise<boolean> {
-  if (!attendants.touch(conversation)) throw new Refused(503, "Too many people are chatting. Try again later.");
+async function isThere(id: string): Promise<boolean> {
   try {
-    await conversation.say(text, key);
-    return true;
+    return (await client.beta.sessions.retrieve(id)).status !== "terminated";
   } catch (error) {
     if (error instanceof Anthropic.APIError && error.status === 404) return false;
     throw error;
@@ -160,7 +160,7 @@ function attended(request: Request): Conversation {
   const id = cookies.read(request.headers.cookie);
   if (id === null) throw new Refused(409, "There is no conversation yet.");
   const conversation = new Conversation(client, id);
-  attendants.touch(conversation);
+  if (!attendants.touch(conversation)) throw new Refused(503, "Too many people are chatting. Try again later.");
   return conversation;
 }
 

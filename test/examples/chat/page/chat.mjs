@@ -5,6 +5,7 @@
 //   P3  A half-written answer is forgotten when the connection breaks: the whole one comes from the log.
 
 const REOPEN_MS = 2_000;
+const OPEN_MS = 10_000;
 const SEND_MS = 60_000;
 const NEAR_END_PX = 80;
 
@@ -20,6 +21,8 @@ const done = new Set();
 let [source, reopening, status, isOpen, isSending] = [null, null, "idle", false, false];
 /** The key of the message in the composer: sending it once more, after an answer was lost, says it once. */
 let draft = null;
+/** Called when the stream is open. */
+let onOpen = null;
 
 connect();
 
@@ -240,6 +243,7 @@ function element(tag, className = "") {
 
 function setOpen(value) {
   isOpen = value;
+  if (isOpen) onOpen?.();
   showState();
 }
 
@@ -267,15 +271,25 @@ byId("composer").addEventListener("submit", async (event) => {
   if (draft?.words !== words) draft = { words, key: crypto.randomUUID() };
   isSending = true;
   showState();
-  if (await post("messages", { text: words, key: draft.key })) {
+  if ((source !== null || (await begin(draft.key))) && (await post("messages", { text: words, key: draft.key }))) {
     draft = null;
     // Nobody stops people from writing on in the meantime.
     if (text.value.trim() === words) text.value = "";
-    if (source === null) connect();
   }
   isSending = false;
   showState();
 });
+
+/** A conversation, and its stream before the first message: a stream that opens later has no part of an answer that is being written. */
+async function begin(key) {
+  if (!(await post("conversation", { key }))) return false;
+  const opened = new Promise((resolve) => {
+    onOpen = resolve;
+  });
+  connect();
+  await Promise.race([opened, new Promise((resolve) => setTimeout(resolve, OPEN_MS))]);
+  return true;
+}
 
 text.addEventListener("keydown", (event) => {
   if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
