@@ -167,10 +167,11 @@ needs("chromium")("the chat page", () => {
     await page.press("Tab");
     await page.press("Enter");
     await until(async () => (await rowsOf(page)).at(-1)?.[1] === "Then I leave it.", { timeoutMs: WAIT_MS, what: "an end without the command" });
+    expect(await page.evaluate("document.activeElement.id")).toBe("text");
     const denied = (await rowsOf(page)).slice(4);
     expect(denied.map((row) => row.slice(0, 3))).toEqual([
       ["words user", again],
-      ["call", "bash", "failed"],
+      ["call", "bash", "denied"],
       ["words agent", "Then I leave it."],
     ]);
   });

@@ -100,7 +100,10 @@ export class Conversation {
       yield { type: "link", isOpen: true };
       for await (const event of stream) {
         silent.refresh();
-        if (event.type === "event_delta") yield { type: "delta", id: event.event_id, text: event.delta.content.text };
+        // What the history had whole may still be on its way piece by piece.
+        if (event.type === "event_delta") {
+          if (!given.has(event.event_id)) yield { type: "delta", id: event.event_id, text: event.delta.content.text };
+        }
         // It comes whether or not the request came to a message: one that did has been given by now.
         else if (event.type === "span.model_request_end") yield { type: "dropped" };
         else yield* given.itemsOf(event);
@@ -120,7 +123,7 @@ export class Conversation {
       { signal, timeout: ANSWER_MS },
     );
     for await (const event of history) {
-      if (given.has(event) || missed.length >= HISTORY_EVENTS_MAX) break;
+      if (given.has(event.id) || missed.length >= HISTORY_EVENTS_MAX) break;
       missed.push(event);
     }
     return missed.reverse();
@@ -137,8 +140,8 @@ class Given {
   }
 
   /** Was it given in its place in the log? Then so was everything before it. */
-  has(event: StreamEvent): boolean {
-    return "id" in event && isPlaced(event) && this.#events.get(event.id) === true;
+  has(id: string): boolean {
+    return this.#events.get(id) === true;
   }
 
   *itemsOf(event: StreamEvent): Generator<Item> {

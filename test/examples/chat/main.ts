@@ -28,11 +28,17 @@ class Chat {
   readonly #asking = new Map<string, string>();
   #status: Status = "idle";
   #asked = "";
-  readonly onRest: () => void;
+  readonly #onRest: () => void;
+  /** A stream that opens after a message may miss the beginning of the answer. */
+  readonly #isOpen: Promise<void>;
+  #opened: () => void = () => {};
 
   constructor(conversation: Conversation, onRest: () => void, failed: (error: unknown) => void) {
     this.#conversation = conversation;
-    this.onRest = onRest;
+    this.#onRest = onRest;
+    this.#isOpen = new Promise((resolve) => {
+      this.#opened = resolve;
+    });
     attend(conversation, this.#over.signal).catch(failed);
     this.#show().catch(failed);
   }
@@ -44,6 +50,7 @@ class Chat {
   async take(line: string): Promise<void> {
     const [callId] = this.#asking.keys();
     if (callId === undefined) {
+      await this.#isOpen;
       await this.#conversation.say(line, randomUUID());
       // The log says so soon; until then nobody may think that this conversation rests.
       if (this.#status !== "asking") this.#status = "running";
@@ -71,6 +78,7 @@ class Chat {
   }
 
   #heed(item: Item | Live): void {
+    if (item.type === "link" && item.isOpen) this.#opened();
     if (item.type === "call" && item.needs === "permission") this.#asking.set(item.id, item.name);
     if (item.type === "verdict" || item.type === "result") this.#asking.delete(item.callId);
     if (item.type !== "status") return;
@@ -78,7 +86,7 @@ class Chat {
     if (item.status === "asking") this.#ask();
     if (item.status !== "idle" && item.status !== "ended") return;
     screen.prompt();
-    this.onRest();
+    this.#onRest();
   }
 
   #ask(): void {

@@ -163,7 +163,9 @@ class CallRow {
   #input = element("pre");
   #buttons = element("div", "buttons");
   #isOver = false;
-  #isDecided = false;
+  /** Null: nobody has decided. */
+  #isAllowed = null;
+  #wasUsed = false;
 
   constructor(id) {
     this.#row = addRow(id, "call");
@@ -178,7 +180,7 @@ class CallRow {
     this.#input.textContent = inputText(input);
     if (this.#isOver) return;
     this.#state.textContent = "running …";
-    if (needs !== "permission" || this.#isDecided) return;
+    if (needs !== "permission" || this.#isAllowed !== null) return;
     this.#state.textContent = "may it run?";
     this.#row.classList.add("asks");
     this.#buttons.setAttribute("role", "group");
@@ -187,7 +189,7 @@ class CallRow {
   }
 
   decide(isAllowed) {
-    this.#isDecided = true;
+    this.#isAllowed = isAllowed;
     this.#close();
     if (!this.#isOver) this.#state.textContent = isAllowed ? "allowed, running …" : "denied";
   }
@@ -196,7 +198,7 @@ class CallRow {
     this.#isOver = true;
     this.#close();
     this.#row.classList.add(isError ? "failed" : "done");
-    this.#state.textContent = isError ? "failed" : "done";
+    this.#state.textContent = this.#isAllowed === false ? "denied" : isError ? "failed" : "done";
     const details = element("details");
     const summary = element("summary");
     const output = element("pre");
@@ -208,10 +210,12 @@ class CallRow {
   }
 
   #close() {
-    const hadFocus = this.#buttons.contains(document.activeElement);
+    const hadFocus = this.#wasUsed || this.#buttons.contains(document.activeElement);
     this.#buttons.replaceChildren();
     this.#row.classList.remove("asks");
+    // Who was at a button that is no more goes on where one writes.
     if (hadFocus) text.focus();
+    this.#wasUsed = false;
   }
 
   #button(label, className, isAllowed) {
@@ -220,6 +224,7 @@ class CallRow {
     button.textContent = label;
     button.addEventListener("click", async () => {
       const buttons = [...this.#buttons.children];
+      this.#wasUsed = true;
       for (const one of buttons) one.disabled = true;
       if (!(await post("confirm", { callId: this.id, isAllowed }))) for (const one of buttons) one.disabled = false;
     });
