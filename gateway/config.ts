@@ -52,6 +52,7 @@ const Settings = z.strictObject({
   MANYHANDS_MODEL_KEY_FILE: path().optional().describe("a file that holds the model's API key"),
   MANYHANDS_LEASE_MS: whole(100, 3_600_000).prefault("15000").describe("milliseconds from 100 to 3600000"),
   MANYHANDS_SESSIONS_MAX: whole(1, 10_000).prefault("64").describe("a number from 1 to 10000"),
+  MANYHANDS_KEEP_ALIVE_MS: whole(100, 60_000).prefault("15000").describe("milliseconds from 100 to 60000"),
   MANYHANDS_VAULT_PORT: port("0"),
   MANYHANDS_HANDS_PORT: port("0"),
   MANYHANDS_VAULT_URL: webAddress(),
@@ -93,6 +94,8 @@ export interface Config {
   readonly leaseMs: number;
   /** How many sessions a worker drives at a time. */
   readonly sessionsMax: number;
+  /** How often a silent stream says that it is there. */
+  readonly keepAliveMs: number;
   readonly vaultPort: number;
   readonly handsPort: number;
   readonly vaultUrl?: string;
@@ -130,6 +133,7 @@ export function readConfig(env: Environment = process.env): Config {
     hasOwnModelAddress: settings.ANTHROPIC_BASE_URL !== undefined,
     leaseMs: settings.MANYHANDS_LEASE_MS,
     sessionsMax: settings.MANYHANDS_SESSIONS_MAX,
+    keepAliveMs: settings.MANYHANDS_KEEP_ALIVE_MS,
     vaultPort: settings.MANYHANDS_VAULT_PORT,
     handsPort: settings.MANYHANDS_HANDS_PORT,
     ...given("vaultUrl", settings.MANYHANDS_VAULT_URL?.replace(/\/+$/, "")),

@@ -163,8 +163,9 @@ export class Turn implements HarnessSession {
   async #close(span: Span): Promise<OpenSpan> {
     const open = this.#span;
     if (open?.id !== span.id) throw new Error("This span is not open.");
-    open.previews.end();
+    // A reply that was faster than its span's append still has its previews: they wait for that append.
     await open.opening;
+    open.previews.end();
     await open.streaming;
     this.signal.throwIfAborted();
     this.#span = null;

@@ -3,6 +3,7 @@
 //   R1  A body over BODY_BYTES_MAX is 413; it is drained for a while first, so that the answer reaches the sender.
 //   R2  All bodies in flight together are bounded by BODIES_BYTES_MAX; beyond it the next one is asked to come back.
 //   R3  What can't be read as JSON in UTF-8 is 400. Nesting is bounded, so that nothing later can overflow the stack.
+//   R4  Half a character (a lone surrogate, which JSON's escapes can spell) is 400: stored, it would come back in answers that others can't read.
 
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { Refusal } from "../../session-store/refusal.ts";
@@ -63,7 +64,7 @@ function readAll(request: IncomingMessage, hold: (bytes: number) => boolean): Pr
   });
 }
 
-/** The body as JSON. R3 */
+/** The body as JSON. R3 R4 */
 export function parseJson(bytes: Buffer): unknown {
   let value: unknown;
   try {
@@ -76,14 +77,18 @@ export function parseJson(bytes: Buffer): unknown {
   return value;
 }
 
-/** Too deep, or with a name that JavaScript treats apart. */
+/** Too deep, with a name that JavaScript treats apart, or with half a character. */
 function refuseOdd(root: unknown): void {
   const left: [value: unknown, depth: number][] = [[root, 0]];
   for (let next = left.pop(); next; next = left.pop()) {
     const [value, depth] = next;
+    if (typeof value === "string" && !value.isWellFormed()) throw halved();
     if (typeof value !== "object" || value === null) continue;
     if (depth >= DEPTH_MAX) throw invalid(`body: nested deeper than ${DEPTH_MAX} levels`);
     if (Object.hasOwn(value, "__proto__")) throw invalid("__proto__: Extra inputs are not permitted");
+    if (!Array.isArray(value) && Object.keys(value).some((name) => !name.isWellFormed())) throw halved();
     for (const inner of Array.isArray(value) ? value : Object.values(value)) left.push([inner, depth + 1]);
   }
 }
+
+const halved = () => invalid("body: The request body is not valid JSON: a string holds half of a surrogate pair");

@@ -1,6 +1,6 @@
 // The product as its users meet it: started by its own command, driven over HTTP, its model a scripted one in this process.
 
-import { mkdtemp, readFile } from "node:fs/promises";
+import { mkdtemp, readdir, readFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import Anthropic from "@anthropic-ai/sdk";
@@ -68,15 +68,16 @@ export async function startProduct(redisUrl?: string): Promise<Product> {
   };
 }
 
+/** The launcher and its children, by the file that they run. */
 async function memoryOf(program: Program): Promise<Readonly<Record<string, number>>> {
   const found: Record<string, number> = {};
-  const roles = new Map<number, string>([[program.pid, "launcher"]]);
-  for (const line of program.linesOf("process.listening")) if (typeof line.pid === "number") roles.set(line.pid, String(line.role));
-  for (const line of program.linesOf("worker.started")) if (typeof line.pid === "number") roles.set(line.pid, "worker");
-  for (const [pid, role] of roles) {
-    const status = await readFile(`/proc/${pid}/status`, "utf8").catch(() => ""); // One that has ended counts for nothing.
-    const kilobytes = /VmRSS:\s+(\d+)/.exec(status)?.[1];
-    if (kilobytes) found[role] = Math.round(Number(kilobytes) / 1024);
+  for (const pid of (await readdir("/proc")).filter((name) => /^\d+$/.test(name))) {
+    const status = await readFile(`/proc/${pid}/status`, "utf8").catch(() => ""); // It may have ended by now.
+    const [parent, kilobytes] = [/PPid:\s+(\d+)/, /VmRSS:\s+(\d+)/].map((pattern) => Number(pattern.exec(status)?.[1] ?? Number.NaN));
+    if (kilobytes === undefined || (Number(pid) !== program.pid && parent !== program.pid)) continue;
+    const line = await readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "");
+    const role = Number(pid) === program.pid ? "launcher" : (/dist\/([a-z-]+)\/main\.js/.exec(line)?.[1] ?? "other");
+    found[role] = Math.round(kilobytes / 1024);
   }
   return found;
 }

@@ -130,7 +130,7 @@ export const scriptOf = (nonce: string): string =>
     "token_delay: 5",
     "chunk: 8",
     "say: I write a line into a file, and then look at what it holds.",
-    `call bash: {"command":"echo ${nonce} >> effects.txt; sleep 0.2; echo written"}`,
+    `call bash: {"command":"echo ${nonce} >> effects.txt; sleep 0.4; echo written"}`,
     "---",
     'call read: {"file_path":"/workspace/effects.txt"}',
     "---",

@@ -23,6 +23,10 @@ export interface InstallationOptions {
   readonly modelUrl: string;
   readonly leaseMs: number;
   readonly dist?: string;
+  /** Where gateway and workers look for the hand host, given where it is: a relay, say. */
+  readonly handsUrlFor?: (url: string) => Promise<string>;
+  /** Settings of a test's own, for all programs; they win over the ones made here. */
+  readonly env?: Readonly<Record<string, string>>;
 }
 
 export const rolesOf = (store: StoreKind): readonly Role[] =>
@@ -41,6 +45,7 @@ export class Installation {
   readonly dataDir: string;
   readonly #dist: string;
   readonly #env: Readonly<Record<string, string>>;
+  readonly redisUrl: string;
   readonly #redisPort: number;
   readonly #programs = new Map<Exclude<Role, "redis">, Program>();
   #redis: RedisServer | null = null;
@@ -62,6 +67,7 @@ export class Installation {
     this.#dist = made.options.dist ?? join(ROOT, "dist");
     this.#env = made.env;
     this.#redisPort = made.redisPort;
+    this.redisUrl = `redis://127.0.0.1:${made.redisPort}`;
   }
 
   /** Makes folders, keys and ports; nothing runs yet. */
@@ -71,6 +77,7 @@ export class Installation {
     const { apiKey } = await ensureKeys(keysDir);
     await mkdir(join(dataDir, "redis"), { recursive: true });
     const [port, vaultPort, handsPort, redisPort] = [await freePort(), await freePort(), await freePort(), await freePort()];
+    const handsUrl = `http://127.0.0.1:${handsPort}`;
     const env = {
       MANYHANDS_DATA_DIR: dataDir,
       MANYHANDS_KEYS_DIR: keysDir,
@@ -80,10 +87,11 @@ export class Installation {
       MANYHANDS_VAULT_PORT: String(vaultPort),
       MANYHANDS_HANDS_PORT: String(handsPort),
       MANYHANDS_VAULT_URL: `http://127.0.0.1:${vaultPort}`,
-      MANYHANDS_HANDS_URL: `http://127.0.0.1:${handsPort}`,
+      MANYHANDS_HANDS_URL: (await options.handsUrlFor?.(handsUrl)) ?? handsUrl,
       ANTHROPIC_BASE_URL: options.modelUrl,
       ANTHROPIC_API_KEY: "the-scripted-model-takes-any-key",
       ...(options.store === "redis" ? { REDIS_URL: `redis://127.0.0.1:${redisPort}` } : {}),
+      ...options.env,
     };
     return new Installation({ options, apiKey, dataDir, env, port, redisPort });
   }
@@ -115,12 +123,11 @@ export class Installation {
     return program;
   }
 
-  /** Starts what is not running. */
+  /** Starts what is not running: Redis first, the others at once. */
   async startMissing(): Promise<void> {
-    for (const role of rolesOf(this.store)) {
-      const isRunning = role === "redis" ? this.#redis !== null : this.#programs.get(role)?.hasExited === false;
-      if (!isRunning) await this.start(role);
-    }
+    if (this.store === "redis" && this.#redis === null) await this.start("redis");
+    const missing = rolesOf(this.store).filter((role) => role !== "redis" && this.#programs.get(role)?.hasExited !== false);
+    await Promise.all(missing.map((role) => this.start(role)));
   }
 
   hasReached(role: Exclude<Role, "redis">, point: FaultPointName): boolean {

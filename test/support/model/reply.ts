@@ -83,6 +83,8 @@ function act(action: Action, request: ModelRequest): ReplyBlock {
       return { type: "thinking", thinking: action.text, signature: sign(action.text) };
     case "redacted_thinking":
       return { type: "redacted_thinking", data: redact(action.text) };
+    case "unsigned_thinking":
+      return { type: "thinking", thinking: action.text, signature: "" };
     case "call":
     case "truncated_call": {
       const name = pick(action.name, request.tools ?? []);

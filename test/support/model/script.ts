@@ -7,6 +7,7 @@
 //   repeat: N TEXT                     a text, N times
 //   dump: tools|system|model|messages  a text: what was given, as JSON
 //   think: TEXT   redacted_think       thinking, with a signature that is checked when it comes back
+//   unsigned_think: TEXT               thinking without one, which can't come back
 //   truncated_call NAME: {"a":         a tool input that is cut off by the token limit
 //   stop: REASON                       the stop reason
 //   usage: input=1 output=2 cache_read=3 cache_write=4
@@ -23,6 +24,7 @@ export type Action =
   | { readonly type: "text"; readonly text: string }
   | { readonly type: "thinking"; readonly text: string }
   | { readonly type: "redacted_thinking"; readonly text: string }
+  | { readonly type: "unsigned_thinking"; readonly text: string }
   | { readonly type: "echo"; readonly prefix: string }
   | { readonly type: "dump"; readonly what: string }
   | { readonly type: "call"; readonly name: string; readonly input: Readonly<Record<string, unknown>> }
@@ -75,7 +77,8 @@ export function place(messages: readonly ModelMessage[]): Place {
 }
 
 const CALL = /^\s*(call|truncated_call)\s+(?:tool\s+)?([\w*.-]+)\s*:(.*)$/i;
-const WITH_VALUE = /^\s*(say|think|redacted_think|repeat|echo|dump|wait|token_delay|chunk|error|sse_error|malformed|drop|stall|stop|usage)\s*:(.*)$/i;
+const WITH_VALUE =
+  /^\s*(say|think|redacted_think|unsigned_think|repeat|echo|dump|wait|token_delay|chunk|error|sse_error|malformed|drop|stall|stop|usage)\s*:(.*)$/i;
 const ALONE = /^\s*(echo|malformed|drop|stall|redacted_think|---)\s*$/i;
 
 type Open = { -readonly [Key in keyof Step]: Step[Key] } & { actions: Action[]; faults: Fault[]; calls: number };
@@ -142,6 +145,9 @@ function direct(step: Open, word: string, rest: string): void {
       return;
     case "redacted_think":
       step.actions.push({ type: "redacted_thinking", text: rest });
+      return;
+    case "unsigned_think":
+      step.actions.push({ type: "unsigned_thinking", text: unescaped(rest) });
       return;
     case "repeat": {
       const [, times, text = ""] = /^(\d+)\s?(.*)$/.exec(rest) ?? [];
