@@ -4,8 +4,9 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect } from "vitest";
 import { type ScriptedModel, startModel } from "../support/model/server.ts";
+import { proves } from "../support/proves.ts";
 import { needs } from "../support/real-part.ts";
 import { Api } from "./api.ts";
 import { Installation, type StoreKind } from "./installation.ts";
@@ -13,7 +14,7 @@ import { killsOf, nameOf, runKill } from "./kill.ts";
 import { seeded } from "./seed.ts";
 
 const LEASE_MS = 1_000;
-const KILL_MS = 90_000;
+const KILL_MS = 180_000;
 const chance = seeded("kills");
 const isWhole = process.env.KILLS === "all";
 
@@ -40,11 +41,12 @@ function describeKills(store: StoreKind): void {
   });
 
   for (const kill of killsOf(store, isWhole, chance)) {
-    test(
+    proves(
+      "turn:any-death",
       nameOf(kill),
       async () => {
         const before = model.stats().rejected;
-        const faults = await runKill(installation, api, kill);
+        const { faults } = await runKill(installation, api, kill);
         expect({ faults, refusedByTheModel: model.stats().rejected - before }).toEqual({ faults: [], refusedByTheModel: 0 });
       },
       KILL_MS,

@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { mint } from "../../session-store/ids.ts";
 import { type ScriptedModel, startModel } from "../support/model/server.ts";
+import { proves } from "../support/proves.ts";
 import { needs } from "../support/real-part.ts";
 import { Api, type ChaosSession, scriptOf } from "./api.ts";
 import { Installation, rolesOf, type StoreKind } from "./installation.ts";
@@ -52,7 +53,7 @@ function describeWaiting(store: StoreKind): void {
     return { session, nonce, message, call };
   }
 
-  test("a confirmation after everything died runs the call once; an unknown id changes nothing", async () => {
+  proves("wait:survives", "a confirmation after everything died runs the call once; an unknown id changes nothing", async () => {
     const { session, nonce, call } = await waiting();
 
     const unknown = await session.trySend({ type: "user.tool_confirmation", tool_use_id: "sevt_000000000000000000000000", result: "allow" });
@@ -66,7 +67,7 @@ function describeWaiting(store: StoreKind): void {
     expect((await effectsBelow(installation.dataDir)).filter((line) => line === nonce)).toEqual([nonce]);
   });
 
-  test("an interrupt after everything died closes the call, never runs it, and the next message works", async () => {
+  proves("wait:survives", "an interrupt after everything died closes the call, never runs it, and the next message works", async () => {
     const { session, nonce, call } = await waiting();
 
     await session.send({ type: "user.interrupt" });

@@ -3,7 +3,8 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { expect, onTestFinished, test } from "vitest";
+import { expect, onTestFinished } from "vitest";
+import { proves } from "../support/proves.ts";
 import { needs } from "../support/real-part.ts";
 import { seeded } from "./seed.ts";
 import { setStage } from "./stage.ts";
@@ -12,7 +13,7 @@ import { freezeAgain } from "./zombie.ts";
 const PAUSES = 5;
 
 needs("redis-server")("a worker that is frozen past its lease", () => {
-  test("writes nothing and runs nothing afterwards", async () => {
+  proves("lease:stale-worker", "writes nothing and runs nothing afterwards", async () => {
     const work = await mkdtemp(join(tmpdir(), "manyhands-zombie-"));
     onTestFinished(() => rm(work, { recursive: true, force: true }));
     const stage = await setStage({ work, chance: seeded("zombie") });

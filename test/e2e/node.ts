@@ -26,8 +26,8 @@ import { statusOf } from "../../session-store/session.ts";
 import type { Preview, SessionStore } from "../../session-store/store.ts";
 import { fixedKey } from "../../vault-proxy/model-key.ts";
 import { serve } from "../../vault-proxy/serve.ts";
+import { agent } from "../harnesses/agents.ts";
 import { type ScriptedModel, startModel } from "../support/model/server.ts";
-import { agent } from "./agents.ts";
 
 /** Threads run built files. */
 const THREAD = new URL("../../dist/hands/virtual/thread.js", import.meta.url);

@@ -2,7 +2,7 @@
 
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import type { Worker } from "../../harnesses/worker.ts";
-import { LOOK_UP, TOOLSET, toolset } from "./agents.ts";
+import { LOOK_UP, TOOLSET, toolset } from "../harnesses/agents.ts";
 import { startNode, type TestNode, until } from "./node.ts";
 
 vi.setConfig({ testTimeout: 60_000, hookTimeout: 60_000 });
