@@ -39,6 +39,12 @@ export const holderOf = (store: StoreKind, point: FaultPointName): "node" | "gat
   return point === "stored" ? "gateway" : "worker";
 };
 
+/** A frozen program does not notice that its parent's pipe closed. I1 */
+const started = new Set<Program>();
+process.once("exit", () => {
+  for (const program of started) program.kill("SIGKILL");
+});
+
 /** Waits until a program listens; longer than one start takes, for machines that do much else. */
 export async function isUp(program: Program): Promise<void> {
   await program.logged("process.listening", { timeoutMs: START_MS });
@@ -120,6 +126,7 @@ export class Installation {
       env: { ...this.#settingsOf(role), ...env },
     });
     this.past.push(program);
+    started.add(program);
     return program;
   }
 
