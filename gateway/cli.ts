@@ -1,10 +1,10 @@
 #!/usr/bin/env node
 // The command `manyhands`: one word chooses what this process becomes.
 
-import { readFileSync } from "node:fs";
 import { pathToFileURL } from "node:url";
 import { EXIT_CONFIGURATION, SettingError } from "./config.ts";
 import { entryOf, isRole } from "./roles.ts";
+import { version } from "./version.ts";
 
 const USAGE = `usage: manyhands <command>
 
@@ -70,16 +70,4 @@ async function run(command: string): Promise<void> {
 function misuse(what: string): void {
   process.stderr.write(`manyhands: ${what}\n${USAGE}`);
   process.exitCode = EXIT_CONFIGURATION;
-}
-
-function version(): string {
-  for (const up of ["../package.json", "../../package.json"]) {
-    try {
-      const read: unknown = JSON.parse(readFileSync(new URL(up, import.meta.url), "utf8"));
-      if (typeof read === "object" && read !== null && "version" in read) return String(read.version);
-    } catch (error) {
-      if (!(error instanceof Error && "code" in error && error.code === "ENOENT")) throw error;
-    }
-  }
-  return "unknown";
 }

@@ -35,7 +35,7 @@ const ROLES: Readonly<Record<Role, { readonly room: string; readonly settings: r
   },
   hands: { room: "hands", settings: ["MANYHANDS_HANDS_PORT", "MANYHANDS_SANDBOX"] },
   worker: { room: "harnesses", settings: BRAIN },
-  gateway: { room: "gateway", settings: [...BRAIN, "MANYHANDS_PORT", "MANYHANDS_HOST", "MANYHANDS_API_KEY"] },
+  gateway: { room: "gateway", settings: [...BRAIN, "MANYHANDS_PORT", "MANYHANDS_HOST", "MANYHANDS_API_KEY", "MANYHANDS_KEEP_ALIVE_MS"] },
 };
 
 export const isRole = (word: string): word is Role => Object.hasOwn(ROLES, word);

@@ -36,10 +36,10 @@ if (config.hasParentPipe) {
 }
 log.info({ url: door.url, ...host.identity() }, "process.listening");
 
-async function stop(why: string, { close, cut }: Door): Promise<void> {
+async function stop(reason: string, { close, cut }: Door): Promise<void> {
   if (isStopping) return;
   isStopping = true;
-  log.info({ why }, "process.stopping");
+  log.info({ reason }, "process.stopping");
   setTimeout(() => die(new Error("the shutdown took too long")), SHUTDOWN_MS).unref();
   close();
   await host.stop();

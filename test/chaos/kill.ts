@@ -15,11 +15,12 @@ import {
   disorderedEventsOf,
   lostEventsOf,
   repeatedEffectsOf,
+  toldOf,
   unfinishedTurnsOf,
   unpairedCallsOf,
 } from "./wire-checkers.ts";
 
-export type Victim = Role | "everything";
+type Victim = Role | "everything";
 
 /** One kill: who dies where. `again`: the one that takes over dies as well, while it recovers. */
 export interface Kill {
@@ -48,8 +49,17 @@ export const nameOf = ({ point, victim, again }: Kill): string => `${victim} kil
 
 export const TOOLS = [{ type: "agent_toolset_20260401" }];
 
-/** Runs one kill against a running installation; gives what is wrong afterwards. */
-export async function runKill(installation: Installation, api: Api, kill: Kill): Promise<Faults> {
+export interface Killed {
+  /** What is wrong afterwards. */
+  readonly faults: Faults;
+  /** What the turn's tool was said to have come to. */
+  readonly told: string;
+  /** How often it did its work. */
+  readonly effects: number;
+}
+
+/** Runs one kill against a running installation. */
+export async function runKill(installation: Installation, api: Api, kill: Kill): Promise<Killed> {
   const { store } = installation;
   const holder = holderOf(store, kill.point);
   await installation.startMissing();
@@ -78,7 +88,9 @@ export async function runKill(installation: Installation, api: Api, kill: Kill):
     await installation.kill(holder);
   }
   await installation.startMissing();
-  return endOf(installation, session, [await asked]);
+  const faults = await endOf(installation, session, [await asked]);
+  const effects = (await effectsBelow(installation.dataDir)).filter((line) => line === nonce).length;
+  return { faults, told: toldOf(nonce, await session.events()), effects };
 }
 
 /** Asks for a turn with a nonce of its own. */

@@ -9,6 +9,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { compileSyncmark, cutFile, cutPower, markedEnv } from "../proof/cut.ts";
 import { type CutRow, type CutSetting, cutEmbedded, cutRedis, tableOf } from "../proof/power-cut.ts";
 import { ROOT } from "../support/process.ts";
+import { proves } from "../support/proves.ts";
 import { needs } from "../support/real-part.ts";
 import { seeded } from "./seed.ts";
 
@@ -73,12 +74,12 @@ needs("gcc")("a power cut", () => {
     expect(row.acknowledged).toBeGreaterThan(0);
   };
 
-  test("of the embedded store loses nothing that was acknowledged", async () => {
+  proves("log:power-cut", "of the embedded store loses nothing that was acknowledged", async () => {
     expectKept(await cutEmbedded("full", setting("power cut, embedded")));
   });
 
   needs("redis-server")("of Redis", () => {
-    test("loses nothing that was acknowledged under appendfsync always", async () => {
+    proves("log:power-cut", "loses nothing that was acknowledged under appendfsync always", async () => {
       expectKept(await cutRedis("always", setting("power cut, redis")));
     });
   });

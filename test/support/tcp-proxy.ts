@@ -10,10 +10,13 @@ export interface TcpProxy {
   /** Cuts the connection that brings the next answer for which `pick` says yes, instead of passing the answer on. */
   cutAnswers(pick: (answer: Buffer, asked: Buffer) => boolean): void;
   passAll(): void;
+  /** Cuts every connection that is open; new ones pass. */
+  cutAll(): void;
   close(): Promise<void>;
 }
 
-export async function startTcpProxy(targetPort: number): Promise<TcpProxy> {
+/** `idleMs`: connections on which nothing passes for so long are cut, too. */
+export async function startTcpProxy(targetPort: number, { idleMs }: { readonly idleMs?: number } = {}): Promise<TcpProxy> {
   const sockets = new Set<Socket>();
   let pick: ((answer: Buffer, asked: Buffer) => boolean) | null = null;
   let cuts = 0;
@@ -25,6 +28,11 @@ export async function startTcpProxy(targetPort: number): Promise<TcpProxy> {
       client.destroy();
       target.destroy();
     };
+    if (idleMs !== undefined)
+      client.setTimeout(idleMs, () => {
+        cuts += 1;
+        cut();
+      });
     for (const socket of [client, target]) {
       sockets.add(socket);
       socket.setNoDelay(true);
@@ -60,6 +68,9 @@ export async function startTcpProxy(targetPort: number): Promise<TcpProxy> {
     },
     passAll: () => {
       pick = null;
+    },
+    cutAll: () => {
+      for (const socket of sockets) socket.destroy();
     },
     close: async () => {
       for (const socket of sockets) socket.destroy();
