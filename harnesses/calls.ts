@@ -128,6 +128,7 @@ export class Calls {
         this.#asked.add(call.id);
         const use = { id: call.id, name: call.name, input: call.input };
         const answer = hands.execute(this.#binding.holder, ref, use, mayRerun, leaseSignal);
+        // Awaited below; it may fail before.
         answer.catch(() => {});
         await this.#context.fault("tool-running");
         return await this.#answered(answer);

@@ -152,6 +152,7 @@ class Host {
     const stop = aborted(controller.signal);
     try {
       const running = harness.run(turn);
+      // A harness that was stopped may still fail: its turn is over by then.
       running.catch(() => {});
       const end = await Promise.race([running, stop.promise]);
       await turn.end();
