@@ -10,6 +10,8 @@ export interface TcpProxy {
   /** Cuts the connection that brings the next answer for which `pick` says yes, instead of passing the answer on. */
   cutAnswers(pick: (answer: Buffer, asked: Buffer) => boolean): void;
   passAll(): void;
+  /** Cuts every connection that is open; new ones pass. */
+  cutAll(): void;
   close(): Promise<void>;
 }
 
@@ -66,6 +68,9 @@ export async function startTcpProxy(targetPort: number, { idleMs }: { readonly i
     },
     passAll: () => {
       pick = null;
+    },
+    cutAll: () => {
+      for (const socket of sockets) socket.destroy();
     },
     close: async () => {
       for (const socket of sockets) socket.destroy();

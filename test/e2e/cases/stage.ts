@@ -30,7 +30,7 @@ export const TOOLSET = { type: "agent_toolset_20260401" } as const;
 export const LOOK_UP = { type: "custom", name: "look_up", description: "Looks something up.", input_schema: { type: "object" } } as const;
 
 /** The built-in tools with these ones asking first. */
-const asking = (...names: ("bash" | "read" | "write")[]) => ({
+export const asking = (...names: ("bash" | "read" | "write")[]) => ({
   ...TOOLSET,
   configs: names.map((name) => ({ name, permission_policy: { type: "always_ask" as const } })),
 });
