@@ -71,7 +71,7 @@ const CONTROLS: readonly (Sabotage & { readonly found: RegExp })[] = [
     name: "a key that is said back",
     file: "gateway/authenticate.js",
     line: "found = hash;",
-    instead: 'found = hash; if (!found) throw new Refusal("unauthenticated", `not ${headers["x-api-key"]}`);',
+    instead: 'found = hash; if (!found) throw new Refusal("unauthenticated", "not " + headers["x-api-key"]);',
     found: /^a key is said back/,
   },
 ];
