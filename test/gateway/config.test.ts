@@ -31,7 +31,6 @@ describe("settings", () => {
       keepAliveMs: 15_000,
       leaseMs: 15_000,
       sessionsMax: 64,
-      keepAliveMs: 15_000,
       vaultPort: 0,
       handsPort: 0,
       parentPipe: false,
