@@ -28,7 +28,6 @@ describe("settings", () => {
       sandbox: "auto",
       hasModelKey: false,
       hasOwnModelAddress: false,
-      keepAliveMs: 15_000,
       leaseMs: 15_000,
       sessionsMax: 64,
       vaultPort: 0,
