@@ -3,6 +3,7 @@
 //   W1  A refusal's own words go to the caller; its `detail` and everything about a bug go to our log only.
 //   W2  `x-should-retry: false` wherever another try can't help (every 409) or might do it twice (`store_in_doubt`).
 
+import { z } from "zod";
 import { REFUSALS, Refusal } from "../session-store/refusal.ts";
 
 const RETRY_AFTER_S = 1;
@@ -13,8 +14,25 @@ export interface ErrorAnswer {
   readonly body: unknown;
 }
 
-/** The error envelope. W1 */
-function envelope(type: string, message: string, requestId: string, details?: Readonly<Record<string, unknown>>): unknown {
+/** The error envelope. */
+export const ErrorEnvelope = z.strictObject({
+  type: z.literal("error"),
+  error: z.strictObject({
+    type: z.enum([...new Set(Object.values(REFUSALS).map(({ wire }) => wire))]),
+    message: z.string(),
+    details: z.record(z.string(), z.unknown()).optional(),
+  }),
+  request_id: z.string(),
+});
+type ErrorEnvelope = z.infer<typeof ErrorEnvelope>;
+
+/** W1 */
+export function envelope(
+  type: ErrorEnvelope["error"]["type"],
+  message: string,
+  requestId: string,
+  details?: Readonly<Record<string, unknown>>,
+): ErrorEnvelope {
   return { type: "error", error: { type, message, ...(details && { details }) }, request_id: requestId };
 }
 

@@ -6,6 +6,9 @@ import { createHash, timingSafeEqual } from "node:crypto";
 import type { IncomingHttpHeaders } from "node:http";
 import { Refusal } from "../session-store/refusal.ts";
 
+/** What `anthropic-version` may say; there is no difference between them here. */
+export const API_VERSIONS: ReadonlySet<string> = new Set(["2026-10-21", "2023-06-01"]);
+
 /** The only workspace until keys have one of their own. */
 const WORKSPACE = "default";
 

@@ -1,16 +1,16 @@
 #!/usr/bin/env node
 // The command `manyhands`: one word chooses what this process becomes.
 
-import { readFileSync } from "node:fs";
 import { pathToFileURL } from "node:url";
 import { EXIT_CONFIGURATION, SettingError } from "./config.ts";
 import { entryOf, isRole } from "./roles.ts";
+import { version } from "./version.ts";
 
 const USAGE = `usage: manyhands <command>
 
   start         all programs of one machine: vault proxy, hand host, gateway (and worker, with REDIS_URL)
   gateway       the HTTP API; without REDIS_URL also the worker, over the embedded store
-  worker        drives sessions; needs REDIS_URL
+  worker        drives sessions; needs REDIS_URL, MANYHANDS_VAULT_URL and MANYHANDS_HANDS_URL
   hands         the hand host: where tools run
   vault-proxy   the only program that holds credentials
   image         makes the image of container sandboxes from this machine's own packages
@@ -76,16 +76,4 @@ async function run(command: string): Promise<void> {
 function misuse(what: string): void {
   process.stderr.write(`manyhands: ${what}\n${USAGE}`);
   process.exitCode = EXIT_CONFIGURATION;
-}
-
-function version(): string {
-  for (const up of ["../package.json", "../../package.json"]) {
-    try {
-      const read: unknown = JSON.parse(readFileSync(new URL(up, import.meta.url), "utf8"));
-      if (typeof read === "object" && read !== null && "version" in read) return String(read.version);
-    } catch (error) {
-      if (!(error instanceof Error && "code" in error && error.code === "ENOENT")) throw error;
-    }
-  }
-  return "unknown";
 }

@@ -19,6 +19,8 @@ export class SettingError extends Error {
 export const EXIT_CONFIGURATION = 2;
 
 const DEFAULT_PORT = "4100";
+/** A name with more wrong letters is no misspelling of a setting. */
+const TYPOS_MAX = 3;
 
 const whole = (least: number, most: number) =>
   z
@@ -52,6 +54,7 @@ const Settings = z.strictObject({
   MANYHANDS_MODEL_KEY_FILE: path().optional().describe("a file that holds the model's API key"),
   MANYHANDS_LEASE_MS: whole(100, 3_600_000).prefault("15000").describe("milliseconds from 100 to 3600000"),
   MANYHANDS_SESSIONS_MAX: whole(1, 10_000).prefault("64").describe("a number from 1 to 10000"),
+  MANYHANDS_KEEP_ALIVE_MS: whole(100, 60_000).prefault("15000").describe("milliseconds from 100 to 60000"),
   MANYHANDS_VAULT_PORT: port("0"),
   MANYHANDS_HANDS_PORT: port("0"),
   MANYHANDS_VAULT_URL: webAddress(),
@@ -93,6 +96,8 @@ export interface Config {
   readonly leaseMs: number;
   /** How many sessions a worker drives at a time. */
   readonly sessionsMax: number;
+  /** How often a silent stream says that it is there. */
+  readonly keepAliveMs: number;
   readonly vaultPort: number;
   readonly handsPort: number;
   readonly vaultUrl?: string;
@@ -130,6 +135,7 @@ export function readConfig(env: Environment = process.env): Config {
     hasOwnModelAddress: settings.ANTHROPIC_BASE_URL !== undefined,
     leaseMs: settings.MANYHANDS_LEASE_MS,
     sessionsMax: settings.MANYHANDS_SESSIONS_MAX,
+    keepAliveMs: settings.MANYHANDS_KEEP_ALIVE_MS,
     vaultPort: settings.MANYHANDS_VAULT_PORT,
     handsPort: settings.MANYHANDS_HANDS_PORT,
     ...given("vaultUrl", settings.MANYHANDS_VAULT_URL?.replace(/\/+$/, "")),
@@ -147,7 +153,9 @@ function given<Name extends string, Value>(name: Name, value: Value | undefined)
 
 function refuseUnknown(env: Environment): void {
   const [name] = unknownSettings(env);
-  if (name !== undefined) throw new SettingError(`${name} is not a setting of Manyhands. Did you mean ${nearest(name, KNOWN_SETTINGS)}?`);
+  if (name === undefined) return;
+  const meant = nearest(name, KNOWN_SETTINGS);
+  throw new SettingError(`${name} is not a setting of Manyhands. ${meant === null ? "README.md lists them." : `Did you mean ${meant}?`}`);
 }
 
 function describeIssue(name: PropertyKey | undefined): string {
@@ -156,9 +164,11 @@ function describeIssue(name: PropertyKey | undefined): string {
   return `${found[0]} is not valid. It takes ${found[1].description ?? "another value"}.`;
 }
 
-function nearest(name: string, known: readonly string[]): string {
+/** The setting that was probably meant; null when none is close. */
+function nearest(name: string, known: readonly string[]): string | null {
   const ranked = known.map((each) => ({ each, distance: editDistance(name, each) })).sort((one, other) => one.distance - other.distance);
-  return ranked[0]?.each ?? "";
+  const [first] = ranked.filter(({ each, distance }) => distance <= TYPOS_MAX || each.startsWith(`${name}_`));
+  return first?.each ?? null;
 }
 
 /** Levenshtein's: insertions, deletions and changes between two names. */

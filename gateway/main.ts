@@ -27,7 +27,7 @@ try {
   explainAndExit(error);
 }
 
-async function run({ keysDir, apiKey, redisUrl, dataDir, leaseMs, host, port, parentPipe }: Config): Promise<void> {
+async function run({ keysDir, apiKey, redisUrl, dataDir, leaseMs, keepAliveMs, host, port, parentPipe }: Config): Promise<void> {
   const keys = await ensureKeys(keysDir, apiKey);
   if (keys.loose.length > 0) log.warn({ dir: keys.dir, files: keys.loose }, "keys.readable_by_others");
   const store = await openStore({ ...(redisUrl === undefined ? {} : { redisUrl }), dataDir, leaseMs, log });
@@ -35,7 +35,7 @@ async function run({ keysDir, apiKey, redisUrl, dataDir, leaseMs, host, port, pa
 
   const fault = faultPoint();
   let isReady = false;
-  const door = makeServer({ store, apiKeys: [keys.apiKey], log, fault, ready: () => isReady });
+  const door = makeServer({ store, apiKeys: [keys.apiKey], log, fault, ready: () => isReady, keepAliveMs });
   const server = createServer({ maxHeaderSize: HEADER_BYTES_MAX }, door.app);
   harden(server);
   // Loaded only where it runs: a gateway on Redis has no harness in its process.

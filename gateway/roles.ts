@@ -49,7 +49,7 @@ const ROLES: Readonly<Record<Role, { readonly room: string; readonly settings: r
     ],
   },
   worker: { room: "harnesses", settings: BRAIN },
-  gateway: { room: "gateway", settings: [...BRAIN, "MANYHANDS_PORT", "MANYHANDS_HOST", "MANYHANDS_API_KEY"] },
+  gateway: { room: "gateway", settings: [...BRAIN, "MANYHANDS_PORT", "MANYHANDS_HOST", "MANYHANDS_API_KEY", "MANYHANDS_KEEP_ALIVE_MS"] },
 };
 
 export const isRole = (word: string): word is Role => Object.hasOwn(ROLES, word);

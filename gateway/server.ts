@@ -8,27 +8,36 @@ import type { ServerResponse } from "node:http";
 import type { ErrorRequestHandler, Express, Request, RequestHandler } from "express";
 import express from "express";
 import type { Logger } from "pino";
+import { z } from "zod";
 import type { FaultPoint } from "../session-store/fault-point.ts";
 import { mint } from "../session-store/ids.ts";
 import { REFUSALS, Refusal } from "../session-store/refusal.ts";
 import type { SessionStore } from "../session-store/store.ts";
 import { answerOf, invalid } from "./answer.ts";
 import type { Principal } from "./authenticate.ts";
-import { makeAuthenticate } from "./authenticate.ts";
+import { API_VERSIONS, makeAuthenticate } from "./authenticate.ts";
 import { addAgents } from "./http/agents.ts";
 import { Bodies } from "./http/body.ts";
 import type { Door } from "./http/call.ts";
-import { Call, pathAdder, sendJson } from "./http/call.ts";
+import { Call, JsonText, sendJson } from "./http/call.ts";
 import { addEnvironments } from "./http/environments.ts";
 import { addEvents } from "./http/events.ts";
+import { pathsOf } from "./http/route.ts";
 import { addSessions } from "./http/sessions.ts";
 import { addThreads } from "./http/threads.ts";
 import { Unanswered } from "./idempotency.ts";
+import { openApiOf } from "./openapi.ts";
 import { Streams } from "./stream.ts";
 
 const KEEP_ALIVE_MS = 15_000;
 const SLOW_READER_MS = 5_000;
-const API_VERSIONS = new Set(["2026-10-21", "2023-06-01"]);
+
+/** What needs no key. */
+const OPEN_PATHS = {
+  healthz: { path: "/healthz", summary: "Is this gateway alive?", answer: z.strictObject({ status: z.literal("ok") }) },
+  readyz: { path: "/readyz", summary: "Does this gateway take work?", answer: z.strictObject({ status: z.literal("ready") }) },
+  openapi: { path: "/openapi.json", summary: "This document", answer: z.record(z.string(), z.unknown()) },
+} as const;
 
 export interface ServerOptions {
   readonly store: SessionStore;
@@ -60,16 +69,22 @@ export function makeServer(options: ServerOptions): Server {
   let isClosing = false;
 
   const app = express();
-  app.disable("x-powered-by").disable("etag").set("query parser", false).set("case sensitive routing", true);
+  app.disable("x-powered-by").disable("etag").set("query parser", false).set("case sensitive routing", true).set("strict routing", true);
   app.use((_request, response, next) => {
     response.setHeader("request-id", mint("req"));
     next();
   });
-  app.get("/healthz", (_request, response) => sendJson(response, 200, { status: "ok" }));
-  app.get("/readyz", async (_request, response) => {
+  app.get(OPEN_PATHS.healthz.path, (_request, response) => sendJson(response, 200, { status: "ok" }));
+  app.get(OPEN_PATHS.readyz.path, async (_request, response) => {
     if (isClosing || !options.ready()) throw new Refusal("shutting_down", "This node is not ready.");
     await store.ping();
     sendJson(response, 200, { status: "ready" });
+  });
+
+  let document: JsonText | null = null;
+  app.get(OPEN_PATHS.openapi.path, (_request, response) => {
+    document ??= new JsonText(JSON.stringify(openApiOf(paths.routes, Object.values(OPEN_PATHS))));
+    sendJson(response, 200, document);
   });
 
   const enter: RequestHandler = (request, _response, next) => {
@@ -80,16 +95,16 @@ export function makeServer(options: ServerOptions): Server {
     next();
   };
   app.use("/v1", enter);
-  const add = pathAdder(app, (request, response) => {
+  const paths = pathsOf(app, (request, response, ids) => {
     const principal = callers.get(request);
     if (!principal) throw new Error("a request reached a resource without a principal");
-    return new Call(request, response, principal, { requestId: requestIdOf(response), bodies });
+    return new Call(request, response, principal, { requestId: requestIdOf(response), bodies, ids });
   });
-  addAgents(add, door);
-  addEnvironments(add, door);
-  addSessions(add, door);
-  addEvents(add, door);
-  addThreads(add, door);
+  addAgents(paths.add, door);
+  addEnvironments(paths.add, door);
+  addSessions(paths.add, door);
+  addEvents(paths.add, door);
+  addThreads(paths.add, door);
   app.use(() => {
     throw new Refusal("not_found", "There is no such path.");
   });

@@ -13,7 +13,7 @@ import { fileURLToPath } from "node:url";
 
 const root = join(dirname(fileURLToPath(import.meta.url)), "..");
 const ROOMS = ["session-store", "vault-proxy", "hands", "harnesses", "gateway", "test"];
-const COPIED = /\.(lua|csv|html|c|mjs)$/;
+const COPIED = /\.(lua|csv|html|css|c|mjs)$/;
 
 const [major, minor] = process.versions.node.split(".").map(Number);
 if (major < 20 || (major === 20 && minor < 19)) stop(`Node ${process.versions.node} is too old: Manyhands needs 20.19 or newer.`);
@@ -33,7 +33,7 @@ function install() {
   const isMissing = ([path, { version, integrity, optional }]) =>
     there[path] ? there[path].version !== version || there[path].integrity !== integrity : !optional && path !== "";
   if (!Object.entries(wanted).some(isMissing)) return;
-  say("installing packages (npm ci) …");
+  say("installing packages (npm ci), a minute or more …");
   // The build needs TypeScript, whatever NODE_ENV says.
   run("npm", ["ci", "--include=dev", "--no-audit", "--no-fund", "--loglevel=error"]);
 }

@@ -107,6 +107,7 @@ export class Turn implements HarnessSession {
       previews.open();
     });
     const open: OpenSpan = { ...span, previews, opening, entries, isOpened: false, streaming: null };
+    // Whoever needs it open awaits it; until then its failure is nobody's.
     opening.catch(() => {});
     this.#span = open;
     return span;
@@ -163,8 +164,9 @@ export class Turn implements HarnessSession {
   async #close(span: Span): Promise<OpenSpan> {
     const open = this.#span;
     if (open?.id !== span.id) throw new Error("This span is not open.");
-    open.previews.end();
+    // A reply that was faster than its span's append still has its previews: they wait for that append.
     await open.opening;
+    open.previews.end();
     await open.streaming;
     this.signal.throwIfAborted();
     this.#span = null;

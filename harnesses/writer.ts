@@ -1,9 +1,11 @@
 // The one writer of a lease: a serial queue in front of the store.
 //
-//   W1  Appends are numbered 1, 2, 3 … and one is in flight at a time (S4); what queues up meanwhile goes out together, in order.
+//   W1  Appends are numbered 1, 2, 3 … and one is in flight at a time (S4), an end of the lease (finish, release) being one of them; what queues up
+//       meanwhile goes out together, in order.
 //   W2  A lost or refused answer is asked for again under the same number, as long as the lease may be alive (S3).
 //   W3  `fenced` and `out_of_step` mean that another one writes: the lease is lost, and nothing is written any more.
 //   W4  What an append resolves with has been taken into the view already.
+//   W5  After the lease was given back nothing is written: a tool's result that comes while it is given back is refused, never taken for stored.
 
 import type { Lease } from "../session-store/due.ts";
 import type { BrainEntry, Stored } from "../session-store/entry.ts";
@@ -76,26 +78,42 @@ export class Writer {
   }
 
   /** Ends the lease if the head is still `seen`. */
-  async finish(seen: Position, entries: readonly BrainEntry[], dueAt?: number): Promise<"done" | "more"> {
-    await this.idle();
-    const answer = await this.#persist((n) => this.#store.finish(this.#lease, n, seen, entries, dueAt));
-    if (answer === "more") return "more";
-    this.#isClosed = true;
-    return "done";
+  finish(seen: Position, entries: readonly BrainEntry[], dueAt?: number): Promise<"done" | "more"> {
+    return this.#alone(async () => {
+      const answer = await this.#persist((n) => this.#store.finish(this.#lease, n, seen, entries, dueAt));
+      if (answer === "more") return "more";
+      this.#isClosed = true;
+      return "done";
+    });
   }
 
   /** Ends the lease, whatever came. */
-  async release(entries: readonly BrainEntry[], dueAt: number): Promise<void> {
-    await this.idle();
-    await this.#persist((n) => this.#store.release(this.#lease, n, entries, dueAt));
-    this.#isClosed = true;
+  release(entries: readonly BrainEntry[], dueAt: number): Promise<void> {
+    return this.#alone(async () => {
+      await this.#persist((n) => this.#store.release(this.#lease, n, entries, dueAt));
+      this.#isClosed = true;
+    });
   }
 
   close(): void {
     this.#isClosed = true;
   }
 
+  /** Does a step with nothing else on its way; what is appended meanwhile waits, and is refused if the lease is gone by then. W1 W5 */
+  async #alone<T>(step: () => Promise<T>): Promise<T> {
+    await this.idle();
+    const done = step();
+    const over = () => this.#drain();
+    this.#work = done.then(over, over);
+    return await done;
+  }
+
+  #refuse(reason: unknown, batches: readonly Batch[] = []): void {
+    for (const batch of [...batches, ...this.#queue.splice(0)]) batch.reject(reason);
+  }
+
   async #drain(): Promise<void> {
+    if (this.#isClosed) this.#refuse(new Stop("lease_lost"));
     while (this.#queue.length > 0) {
       const batches = this.#nextBatches();
       const isRecovery = batches[0]?.isRecovery ?? false;
@@ -112,7 +130,7 @@ export class Writer {
       } catch (error) {
         // After a failed append the count is in doubt: nothing may follow it under this lease.
         this.#isClosed = true;
-        for (const batch of [...batches, ...this.#queue.splice(0)]) batch.reject(error);
+        this.#refuse(error, batches);
       }
     }
     this.#work = null;

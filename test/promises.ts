@@ -8,6 +8,11 @@ export const PROMISES = {
   "key:made-once": "Nodes that start at once on one keys folder end up with the same keys, readable by their owner alone.",
   "key:other-installation": "A node with other keys than its store's installation refuses to start.",
   "key:only-in-vault-proxy": "The model's key reaches the vault proxy and no other program.",
+  "log:power-cut": "What was acknowledged survives a power cut, on either store.",
+  "turn:any-death": "Any program may die at any point of a turn: what was acknowledged is in the log once, and the turn comes to its end.",
+  "tool:at-most-once": "A tool that is not safe to repeat runs at most once a use, whatever dies; what may have run is said so.",
+  "wait:survives": "A session that waits for an answer waits on the same calls after everything died, and an interrupt always frees it.",
+  "lease:stale-worker": "A worker that was frozen past its lease writes nothing and runs nothing afterwards.",
   "room:borders": "A room imports only the rooms that it may; a harness imports its contract and nothing above it.",
 } as const;
 

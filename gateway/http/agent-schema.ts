@@ -5,7 +5,7 @@ import type { AgentModel, AgentTool } from "../../session-store/events/log.ts";
 import { absent, McpServers, Tools } from "./agent-tools.ts";
 import type { Metadata as MetadataPairs } from "./metadata.ts";
 import { Metadata, MetadataPatch } from "./metadata.ts";
-import { CREATED_AT, flag, limit, page } from "./query.ts";
+import { CREATED_AT, flag, integer, limit, page } from "./query.ts";
 
 const EFFORTS = ["low", "medium", "high", "xhigh", "max"] as const;
 const effort = z.union([z.enum(EFFORTS), z.strictObject({ type: z.enum(EFFORTS) })]);
@@ -21,6 +21,9 @@ export const Model = z.union([
   }),
 ]);
 type Model = z.infer<typeof Model>;
+
+/** What a query can name: fifteen digits. */
+export const VERSION_MAX = 999_999_999_999_999;
 
 const name = z.string().min(1).max(256);
 const description = z.string().max(2048).nullish();
@@ -54,10 +57,11 @@ export type AgentUpdate = z.infer<typeof AgentUpdate>;
 export const AgentList = z.strictObject({
   "created_at[gte]": CREATED_AT["created_at[gte]"],
   "created_at[lte]": CREATED_AT["created_at[lte]"],
-  include_archived: flag.default(false),
+  include_archived: flag,
   limit: limit(100, 20),
   page,
 });
+export const AgentRetrieve = z.strictObject({ version: integer(1, VERSION_MAX) });
 export const VersionList = z.strictObject({ limit: limit(100, 20), page });
 
 /** What is kept of an agent: everything but its times. */

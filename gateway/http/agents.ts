@@ -6,12 +6,16 @@ import { Refusal } from "../../session-store/refusal.ts";
 import { invalid } from "../answer.ts";
 import { canonical } from "../idempotency.ts";
 import type { AgentConfig, AgentCreate, AgentUpdate } from "./agent-schema.ts";
-import { AgentList, AgentCreate as CreateBody, modelOf, AgentUpdate as UpdateBody, VersionList } from "./agent-schema.ts";
+import { AgentList, AgentRetrieve, AgentCreate as CreateBody, modelOf, AgentUpdate as UpdateBody, VersionList } from "./agent-schema.ts";
 import { refuseUnmatched, resolveTools } from "./agent-tools.ts";
-import type { AddPath, Call, Door } from "./call.ts";
+import { Agent, pageOf } from "./answer-schema.ts";
+import type { Body, Call, Door } from "./call.ts";
 import { pageOfDocuments, WRITE_TRIES_MAX } from "./documents.ts";
 import { patched } from "./metadata.ts";
-import { integer, rangeOf } from "./query.ts";
+import { isIdOf } from "./path-id.ts";
+import { rangeOf } from "./query.ts";
+import type { AddPath } from "./route.ts";
+import { bare, withBody, withQuery } from "./route.ts";
 import { rfc3339 } from "./wire.ts";
 
 const KIND = "agent";
@@ -28,10 +32,39 @@ const AgentBody = z.object({ digest: z.string().nullable(), agent: z.custom<Agen
 const bodyOf = (document: Document): AgentBody => AgentBody.parse(document.body);
 
 export function addAgents(add: AddPath, door: Door): void {
-  add("/v1/agents", { post: (call) => create(door, call), get: (call) => list(door, call) });
-  add("/v1/agents/:id", { get: (call) => retrieve(door, call), post: (call) => update(door, call) });
-  add("/v1/agents/:id/archive", { post: (call) => archive(door, call) });
-  add("/v1/agents/:id/versions", { get: (call) => versions(door, call) });
+  const id = { id: "agent" } as const;
+  const page = pageOf(Agent);
+  add("/v1/agents", {
+    post: withBody({
+      id: "agents.create",
+      summary: "Create an agent",
+      headers: ["idempotency-key"],
+      body: CreateBody,
+      answer: Agent,
+      handle: (call, body) => create(door, call, body),
+    }),
+    get: withQuery({
+      id: "agents.list",
+      summary: "List agents, newest first",
+      query: AgentList,
+      answer: page,
+      handle: (call, query) => list(door, call, query),
+    }),
+  });
+  const retrieving = { id: "agents.retrieve", summary: "Retrieve an agent, or one of its versions", query: AgentRetrieve, answer: Agent };
+  const updating = { id: "agents.update", summary: "Update an agent: a change makes a version", body: UpdateBody, answer: Agent };
+  add(
+    "/v1/agents/:id",
+    {
+      get: withQuery({ ...retrieving, handle: (call, query) => retrieve(door, call, query.version) }),
+      post: withBody({ ...updating, handle: (call, { value }) => update(door, call, value) }),
+    },
+    id,
+  );
+  const archiving = { id: "agents.archive", summary: "Archive an agent for good", answer: Agent };
+  add("/v1/agents/:id/archive", { post: bare({ ...archiving, handle: (call) => archive(door, call) }) }, id);
+  const versioning = { id: "agents.versions.list", summary: "List an agent's versions, newest first", query: VersionList, answer: page };
+  add("/v1/agents/:id/versions", { get: withQuery({ ...versioning, handle: (call, query) => versions(door, call, query) }) }, id);
 }
 
 /** An agent as a session pins it. */
@@ -43,8 +76,7 @@ export async function findAgent(door: Door, workspace: string, id: string, versi
   return { id, ...bodyOf(await versionDocument(door, workspace, id, version)).agent };
 }
 
-async function create(door: Door, call: Call): Promise<unknown> {
-  const { value, given } = await call.body(CreateBody);
+async function create(door: Door, call: Call, { value, given }: Body<AgentCreate>): Promise<unknown> {
   const agent = configOf(value);
   const { id, digest, mayExist } = call.identify(door.unanswered, "agent", given);
   const { workspace } = call.principal;
@@ -71,8 +103,7 @@ async function create(door: Door, call: Call): Promise<unknown> {
   }
 }
 
-async function list(door: Door, call: Call): Promise<unknown> {
-  const query = call.query(AgentList);
+async function list(door: Door, call: Call, query: z.infer<typeof AgentList>): Promise<unknown> {
   const { documents, next_page } = await pageOfDocuments(door, {
     workspace: call.principal.workspace,
     kind: KIND,
@@ -84,17 +115,15 @@ async function list(door: Door, call: Call): Promise<unknown> {
   return { data: documents.map(wireOf), next_page };
 }
 
-async function retrieve(door: Door, call: Call): Promise<unknown> {
-  const id = call.id("id", "agent");
-  const { version } = call.query(z.strictObject({ version: integer(1, Number.MAX_SAFE_INTEGER).optional() }));
+async function retrieve(door: Door, call: Call, version: number | undefined): Promise<unknown> {
+  const id = call.id();
   const document = await agentDocument(door, call.principal.workspace, id);
   if (version === undefined || version === bodyOf(document).agent.version) return wireOf(document);
   return wireOfVersion(document, await versionDocument(door, call.principal.workspace, id, version));
 }
 
-async function update(door: Door, call: Call): Promise<unknown> {
-  const id = call.id("id", "agent");
-  const { value } = await call.body(UpdateBody);
+async function update(door: Door, call: Call, value: AgentUpdate): Promise<unknown> {
+  const id = call.id();
   const { workspace } = call.principal;
   for (let tries = 0; tries < WRITE_TRIES_MAX; tries += 1) {
     const document = await agentDocument(door, workspace, id);
@@ -119,8 +148,7 @@ async function update(door: Door, call: Call): Promise<unknown> {
 }
 
 async function archive(door: Door, call: Call): Promise<unknown> {
-  const id = call.id("id", "agent");
-  await call.noBody();
+  const id = call.id();
   const { workspace } = call.principal;
   for (let tries = 0; tries < WRITE_TRIES_MAX; tries += 1) {
     const document = await agentDocument(door, workspace, id);
@@ -135,9 +163,8 @@ async function archive(door: Door, call: Call): Promise<unknown> {
   throw new Refusal("store_busy");
 }
 
-async function versions(door: Door, call: Call): Promise<unknown> {
-  const id = call.id("id", "agent");
-  const query = call.query(VersionList);
+async function versions(door: Door, call: Call, query: z.infer<typeof VersionList>): Promise<unknown> {
+  const id = call.id();
   const { workspace } = call.principal;
   const document = await agentDocument(door, workspace, id);
   const { documents, next_page } = await pageOfDocuments(door, {
@@ -184,7 +211,7 @@ function changed(before: AgentConfig, given: AgentUpdate): AgentConfig {
 }
 
 async function agentDocument(door: Door, workspace: string, id: string): Promise<Document> {
-  const document = /^agent_[0-9A-Za-z]{1,64}$/.test(id) ? await door.store.get(workspace, KIND, id) : null;
+  const document = isIdOf("agent", id) ? await door.store.get(workspace, KIND, id) : null;
   if (!document) throw new Refusal("not_found", "There is no such agent.");
   return document;
 }

@@ -1,9 +1,9 @@
 // One request as the resources see it: who asks, for what, and how to answer.
 
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:http";
-import type { Request, RequestHandler, Router } from "express";
+import type { Request } from "express";
 import type { Logger } from "pino";
-import { z } from "zod";
+import type { z } from "zod";
 import type { FaultPoint } from "../../session-store/fault-point.ts";
 import type { SessionId } from "../../session-store/ids.ts";
 import { parseSessionId } from "../../session-store/ids.ts";
@@ -17,6 +17,8 @@ import type { Streams } from "../stream.ts";
 import type { Bodies } from "./body.ts";
 import { parseJson } from "./body.ts";
 import { check } from "./check.ts";
+import type { PathIds } from "./path-id.ts";
+import { PATH_IDS } from "./path-id.ts";
 import { readQuery } from "./query.ts";
 
 /** What every resource works with. */
@@ -35,7 +37,8 @@ export interface Body<T> {
   readonly given: unknown;
 }
 
-const NO_QUERY = z.strictObject({});
+/** Details for a refusal, by the path of what is wrong. */
+export type Explain = (path: string) => Record<string, unknown> | undefined;
 
 /** JSON text that is ready to go out. */
 export class JsonText {
@@ -51,20 +54,21 @@ export class Call {
   readonly path: string;
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
-  readonly #params: Readonly<Record<string, unknown>>;
+  readonly #ids: ReadonlyMap<string, string>;
   readonly #search: URLSearchParams;
   readonly #bodies: Bodies;
 
-  constructor(request: Request, response: ServerResponse, principal: Principal, { requestId, bodies }: { requestId: string; bodies: Bodies }) {
+  /** Refuses a path whose ids can't be of their kinds. */
+  constructor(request: Request, response: ServerResponse, principal: Principal, made: { requestId: string; bodies: Bodies; ids: PathIds }) {
     const at = request.originalUrl.indexOf("?");
     this.path = at < 0 ? request.originalUrl : request.originalUrl.slice(0, at);
     this.#search = new URLSearchParams(at < 0 ? "" : request.originalUrl.slice(at + 1));
-    this.#params = request.params;
+    this.#ids = readIds(request.params, made.ids);
     this.request = request;
     this.response = response;
     this.principal = principal;
-    this.requestId = requestId;
-    this.#bodies = bodies;
+    this.requestId = made.requestId;
+    this.#bodies = made.bodies;
   }
 
   get headers(): IncomingHttpHeaders {
@@ -77,16 +81,15 @@ export class Call {
     return readRetries(this.headers["x-stainless-retry-count"]);
   }
 
-  /** An id from the path; one that can't be of this kind is unknown. */
-  id(name: string, prefix: string): string {
-    const id = this.#params[name];
-    if (typeof id !== "string" || !id.startsWith(`${prefix}_`) || !/^[0-9A-Za-z_]{1,80}$/.test(id))
-      throw new Refusal("not_found", `There is no such ${NOUNS[prefix] ?? "object"}.`);
+  /** An id from the path, by its parameter's name. */
+  id(name = "id"): string {
+    const id = this.#ids.get(name);
+    if (id === undefined) throw new Error(`the path has no parameter ${name}`);
     return id;
   }
 
   sessionId(): SessionId {
-    const id = parseSessionId(String(this.#params.id));
+    const id = parseSessionId(this.id());
     if (!id) throw new Refusal("session_not_found");
     return id;
   }
@@ -95,22 +98,15 @@ export class Call {
     return readQuery(schema, this.#search);
   }
 
-  /** Refuses every query parameter. */
-  noQuery(): void {
-    this.query(NO_QUERY);
-  }
-
-  async body<T>(schema: z.ZodType<T>, explain?: (path: string) => Record<string, unknown> | undefined): Promise<Body<T>> {
-    this.noQuery();
+  async body<T>(schema: z.ZodType<T>, explain?: Explain): Promise<Body<T>> {
     const bytes = await this.#bodies.read(this.request, this.response);
     const given = parseJson(bytes);
     return { value: check(schema, given, explain), bytes, given };
   }
 
-  /** For POSTs without a body: whatever was sent is read and forgotten. */
+  /** For methods without a body: whatever was sent is read and forgotten. */
   async noBody(): Promise<void> {
-    this.noQuery();
-    await this.#bodies.read(this.request, this.response);
+    if (this.request.method !== "GET") await this.#bodies.read(this.request, this.response);
   }
 
   onAnswered(then: () => void): void {
@@ -123,42 +119,22 @@ export class Call {
   }
 }
 
-const NOUNS: Readonly<Record<string, string>> = { agent: "agent", env: "environment", sthr: "thread" };
+function readIds(params: Readonly<Record<string, unknown>>, kinds: PathIds): ReadonlyMap<string, string> {
+  return new Map(
+    Object.entries(kinds).map(([name, kind]) => {
+      const { schema, code, says } = PATH_IDS[kind];
+      const id = schema.safeParse(params[name]);
+      if (!id.success) throw new Refusal(code, says);
+      return [name, id.data];
+    }),
+  );
+}
 
 /** A session of the caller's workspace; another tenant's is unknown. */
 export async function ownSession(door: Door, call: Call, id: SessionId): Promise<SessionRecord> {
   const record = await door.store.getSession(id);
   if (record.workspace !== call.principal.workspace) throw new Refusal("session_not_found");
   return record;
-}
-
-/** Gives what is to be answered as JSON, or `undefined` when the response was taken over. */
-type Handle = (call: Call) => Promise<unknown>;
-type Methods = Readonly<Partial<Record<"get" | "post" | "delete", Handle>>>;
-/** Adds a path with its methods; any other method is 405. */
-export type AddPath = (path: string, methods: Methods) => void;
-
-export function pathAdder(router: Router, toCall: (request: Request, response: ServerResponse) => Call): AddPath {
-  return (path, methods) => {
-    const route = router.route(path);
-    const allowed: string[] = [];
-    for (const name of ["get", "post", "delete"] as const) {
-      const handle = methods[name];
-      if (!handle) continue;
-      allowed.push(name.toUpperCase());
-      const run: RequestHandler = async (request, response, next) => {
-        // Express answers HEAD by GET's handler; a stream must not open for it.
-        if (request.method === "HEAD") return next();
-        const answer = await handle(toCall(request, response));
-        if (answer !== undefined) sendJson(response, 200, answer);
-      };
-      route[name](run);
-    }
-    route.all((_request, response) => {
-      response.setHeader("allow", allowed.join(", "));
-      throw new Refusal("method_not_allowed");
-    });
-  };
 }
 
 /** Serialises once, and sends. */

@@ -9,16 +9,11 @@ const NAME_CHARS_MAX = 100;
 type Issue = z.core.$ZodIssue;
 
 /** Reads `value` by `schema`; refuses with `<path>: <what is wrong>`, several joined by "; ". `explain` may add details
- *  by the first path; `under` is where the value stands in the request. */
-export function check<T>(
-  schema: z.ZodType<T>,
-  value: unknown,
-  explain?: (path: string) => Record<string, unknown> | undefined,
-  under: readonly string[] = [],
-): T {
+ *  by the first path. */
+export function check<T>(schema: z.ZodType<T>, value: unknown, explain?: (path: string) => Record<string, unknown> | undefined): T {
   const read = schema.safeParse(value);
   if (read.success) return read.data;
-  const findings = read.error.issues.flatMap((issue) => findingsOf(issue, under));
+  const findings = read.error.issues.flatMap((issue) => findingsOf(issue));
   const says = findings.slice(0, ISSUES_MAX).map(({ path, message }) => `${path || "body"}: ${message}`);
   if (findings.length > ISSUES_MAX) says.push(`and ${findings.length - ISSUES_MAX} more`);
   throw invalid(says.join("; "), explain?.(findings[0]?.path ?? ""));
@@ -29,7 +24,7 @@ interface Finding {
   readonly message: string;
 }
 
-function findingsOf(issue: Issue, under: readonly PropertyKey[]): Finding[] {
+function findingsOf(issue: Issue, under: readonly PropertyKey[] = []): Finding[] {
   const path = [...under, ...issue.path];
   const find = (message: string) => [{ path: pathOf(path), message }];
   switch (issue.code) {

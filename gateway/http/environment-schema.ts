@@ -44,7 +44,7 @@ const name = z.string().min(1).max(256);
 const common = { description: z.string().max(2048).nullish(), config, scope: z.literal("organization").nullish() };
 export const EnvironmentCreate = z.strictObject({ name, ...common, metadata: Metadata.nullish() });
 export const EnvironmentUpdate = z.strictObject({ name: name.optional(), ...common, metadata: MetadataPatch.nullish() });
-export const EnvironmentList = z.strictObject({ include_archived: flag.default(false), limit: limit(100, 20), page });
+export const EnvironmentList = z.strictObject({ include_archived: flag, limit: limit(100, 20), page });
 
 type Networking =
   | { readonly type: "unrestricted" }

@@ -9,11 +9,15 @@ import type { Document } from "../../session-store/documents.ts";
 import { parseSessionId } from "../../session-store/ids.ts";
 import { Refusal } from "../../session-store/refusal.ts";
 import { invalid } from "../answer.ts";
-import type { AddPath, Call, Door } from "./call.ts";
+import { Deleted, Environment, pageOf } from "./answer-schema.ts";
+import type { Body, Call, Door } from "./call.ts";
 import { pageOfDocuments, WRITE_TRIES_MAX } from "./documents.ts";
 import type { EnvironmentFields } from "./environment-schema.ts";
 import { configOf, EnvironmentCreate, EnvironmentList, EnvironmentUpdate } from "./environment-schema.ts";
 import { patched } from "./metadata.ts";
+import { isIdOf } from "./path-id.ts";
+import type { AddPath } from "./route.ts";
+import { bare, withBody, withQuery } from "./route.ts";
 import { rfc3339 } from "./wire.ts";
 
 const KIND = "environment";
@@ -35,13 +39,44 @@ const BAD_METADATA = { error_code: "invalid_metadata" };
 const explain = (path: string) => (path.startsWith("metadata") ? BAD_METADATA : undefined);
 
 export function addEnvironments(add: AddPath, door: Door): void {
-  add("/v1/environments", { post: (call) => create(door, call), get: (call) => list(door, call) });
-  add("/v1/environments/:id", {
-    get: (call) => retrieve(door, call),
-    post: (call) => update(door, call),
-    delete: (call) => remove(door, call),
+  const id = { id: "environment" } as const;
+  const answer = Environment;
+  add("/v1/environments", {
+    post: withBody({
+      id: "environments.create",
+      summary: "Create an environment",
+      headers: ["idempotency-key"],
+      body: EnvironmentCreate,
+      explain,
+      answer,
+      handle: (call, body) => create(door, call, body),
+    }),
+    get: withQuery({
+      id: "environments.list",
+      summary: "List environments, newest first",
+      query: EnvironmentList,
+      answer: pageOf(Environment),
+      handle: (call, query) => list(door, call, query),
+    }),
   });
-  add("/v1/environments/:id/archive", { post: (call) => archive(door, call) });
+  const updating = { id: "environments.update", summary: "Update an environment: what is left out stays", body: EnvironmentUpdate, explain, answer };
+  const deleting = { id: "environments.delete", summary: "Delete an environment that no session uses", answer: Deleted("environment_deleted") };
+  add(
+    "/v1/environments/:id",
+    {
+      get: bare({
+        id: "environments.retrieve",
+        summary: "Retrieve an environment",
+        answer,
+        handle: async (call) => wire(await environmentDocument(door, call)),
+      }),
+      post: withBody({ ...updating, handle: (call, { value }) => update(door, call, value) }),
+      delete: bare({ ...deleting, handle: (call) => remove(door, call) }),
+    },
+    id,
+  );
+  const archiving = { id: "environments.archive", summary: "Archive an environment for good", answer };
+  add("/v1/environments/:id/archive", { post: bare({ ...archiving, handle: (call) => archive(door, call) }) }, id);
 }
 
 /** Refuses unless a session can be made there; see V2 for `useEnvironment`. */
@@ -71,8 +106,7 @@ export async function leaveEnvironment(door: Door, workspace: string, id: string
   }
 }
 
-async function create(door: Door, call: Call): Promise<unknown> {
-  const { value, given } = await call.body(EnvironmentCreate, explain);
+async function create(door: Door, call: Call, { value, given }: Body<z.infer<typeof EnvironmentCreate>>): Promise<unknown> {
   const environment: EnvironmentFields = {
     name: value.name,
     description: value.description || null,
@@ -102,8 +136,7 @@ async function create(door: Door, call: Call): Promise<unknown> {
   }
 }
 
-async function list(door: Door, call: Call): Promise<unknown> {
-  const query = call.query(EnvironmentList);
+async function list(door: Door, call: Call, query: z.infer<typeof EnvironmentList>): Promise<unknown> {
   const { documents, next_page } = await pageOfDocuments(door, {
     workspace: call.principal.workspace,
     kind: KIND,
@@ -114,13 +147,7 @@ async function list(door: Door, call: Call): Promise<unknown> {
   return { data: documents.map(wire), next_page };
 }
 
-async function retrieve(door: Door, call: Call): Promise<unknown> {
-  call.noQuery();
-  return wire(await environmentDocument(door, call));
-}
-
-async function update(door: Door, call: Call): Promise<unknown> {
-  const { value } = await call.body(EnvironmentUpdate, explain);
+async function update(door: Door, call: Call, value: z.infer<typeof EnvironmentUpdate>): Promise<unknown> {
   return rewrite(door, call, (document) => {
     if (document.isArchived) throw invalid("The environment is archived and can't be changed.", { error_code: "environment_archived" });
     const { digest, environment: before } = bodyOf(document);
@@ -135,7 +162,6 @@ async function update(door: Door, call: Call): Promise<unknown> {
 }
 
 async function archive(door: Door, call: Call): Promise<unknown> {
-  await call.noBody();
   return rewrite(door, call, (document) => (document.isArchived ? null : { body: bodyOf(document), isArchived: true }));
 }
 
@@ -165,7 +191,6 @@ async function rewrite(
 }
 
 async function remove(door: Door, call: Call): Promise<unknown> {
-  await call.noBody();
   const { id } = await environmentDocument(door, call);
   const { workspace } = call.principal;
   await prune(door, workspace, id);
@@ -202,10 +227,10 @@ async function isThere(door: Door, sessionId: string): Promise<boolean> {
   }
 }
 
-const environmentDocument = (door: Door, call: Call): Promise<Document> => find(door, call.principal.workspace, call.id("id", "env"));
+const environmentDocument = (door: Door, call: Call): Promise<Document> => find(door, call.principal.workspace, call.id());
 
 async function find(door: Door, workspace: string, id: string): Promise<Document> {
-  const document = /^env_[0-9A-Za-z]{1,64}$/.test(id) ? await door.store.get(workspace, KIND, id) : null;
+  const document = isIdOf("environment", id) ? await door.store.get(workspace, KIND, id) : null;
   if (!document) throw new Refusal("not_found", "There is no such environment.");
   return document;
 }

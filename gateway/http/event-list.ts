@@ -24,14 +24,14 @@ import { CLIENT_TYPES, EVENT_TYPES, isWireEntry, readReceived, receivedOf, SERVE
 const PAGE_BYTES_MAX = 8 * 1024 * 1024;
 const READ_MAX = 500;
 
-const EventList = z.strictObject({
+export const EventList = z.strictObject({
   types: list(z.enum(EVENT_TYPES), 100).optional(),
   ...CREATED_AT,
   order: order.default("asc"),
   limit: limit(1000, 1000),
   page,
 });
-const ThreadEventList = z.strictObject({ limit: limit(1000, 1000), page });
+export const ThreadEventList = z.strictObject({ limit: limit(1000, 1000), page });
 
 /** `h`: the head that the first page fixed; `w`: whether anything waited then; `f`, `p`: phase and position of the last event shown. */
 const Cursor = z.strictObject({
@@ -63,14 +63,13 @@ interface View {
   readonly readMax: number;
 }
 
-export async function listEvents(door: Door, call: Call, id: SessionId): Promise<JsonText> {
-  const query = call.query(EventList);
-  return pageOf(door, call, id, { ...query, range: rangeOf(query) });
+export async function listEvents(door: Door, call: Call, query: z.infer<typeof EventList>): Promise<JsonText> {
+  return pageOf(door, call, call.sessionId(), { ...query, range: rangeOf(query) });
 }
 
 /** The events of the primary thread: the same log. */
-export async function listThreadEvents(door: Door, call: Call, id: SessionId): Promise<JsonText> {
-  return pageOf(door, call, id, { ...call.query(ThreadEventList), order: "asc", range: null });
+export async function listThreadEvents(door: Door, call: Call, id: SessionId, query: z.infer<typeof ThreadEventList>): Promise<JsonText> {
+  return pageOf(door, call, id, { ...query, order: "asc", range: null });
 }
 
 interface ListQuery {

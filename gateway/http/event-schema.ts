@@ -2,27 +2,29 @@
 
 import { z } from "zod";
 import { ClientInput } from "../../session-store/events/client.ts";
-import { invalid } from "../answer.ts";
-import { check } from "./check.ts";
+import { FileSource } from "../../session-store/events/content.ts";
+import { NEVER, shownAs } from "./shown.ts";
 
 const EVENTS_MAX = 100;
 
-export const Send = z.strictObject({ events: z.array(z.unknown()).min(1).max(EVENTS_MAX, `at most ${EVENTS_MAX} events a request`) });
-
 const Typed = z.looseObject({ type: z.string() });
-
-/** One event, read strictly; `path` is where it stands in the request. */
-export function readEvent(given: unknown, path: string): ClientInput {
-  const typed = Typed.safeParse(given);
-  if (typed.success && typed.data.type === "user.define_outcome") throw invalid(`${path}: \`user.define_outcome\` is not supported`);
-  const event = check(ClientInput, given, undefined, path.split("."));
-  if ("content" in event && event.content) refuseFiles(event.content, `${path}.content`);
-  return event;
-}
-
+shownAs(FileSource, NEVER);
 const WithFile = z.looseObject({ source: z.looseObject({ type: z.literal("file") }) });
 
-function refuseFiles(content: readonly unknown[], path: string): void {
-  for (const [index, block] of content.entries())
-    if (WithFile.safeParse(block).success) throw invalid(`${path}.${index}.source: \`file\` sources are not supported`);
+/** One event, read strictly. */
+export const SentEvent = z.preprocess((given, context) => {
+  const typed = Typed.safeParse(given);
+  if (typed.success && typed.data.type === "user.define_outcome")
+    context.addIssue({ code: "custom", message: "`user.define_outcome` is not supported" });
+  return given;
+}, ClientInput.superRefine(refuseFiles));
+
+export const Send = z.strictObject({ events: z.array(SentEvent).min(1).max(EVENTS_MAX, `at most ${EVENTS_MAX} events a request`) });
+export type Send = z.infer<typeof Send>;
+
+function refuseFiles(event: ClientInput, context: z.RefinementCtx): void {
+  if (!("content" in event) || !event.content) return;
+  for (const [index, block] of event.content.entries())
+    if (WithFile.safeParse(block).success)
+      context.addIssue({ code: "custom", path: ["content", index, "source"], message: "`file` sources are not supported" });
 }

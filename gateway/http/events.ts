@@ -12,12 +12,15 @@ import type { EventId, SessionId } from "../../session-store/ids.ts";
 import { mintEvent, mintFrom, position } from "../../session-store/ids.ts";
 import { Refusal } from "../../session-store/refusal.ts";
 import { canonical, digestOf } from "../idempotency.ts";
-import type { AddPath, Call, Door } from "./call.ts";
+import type { Body, Call, Door } from "./call.ts";
 import { ownSession } from "./call.ts";
-import { listEvents } from "./event-list.ts";
-import { readEvent, Send } from "./event-schema.ts";
+import { eventPage, sentEvents } from "./event-answer-schema.ts";
+import { EventList, listEvents } from "./event-list.ts";
+import { Send } from "./event-schema.ts";
 import { receiveChecked } from "./receive.ts";
-import { openStream } from "./stream-route.ts";
+import type { AddPath } from "./route.ts";
+import { withBody, withQuery } from "./route.ts";
+import { streamOperation } from "./stream-route.ts";
 import type { Received } from "./wire.ts";
 import { readReceived, receivedOf, wireOfClient } from "./wire.ts";
 
@@ -25,18 +28,37 @@ import { readReceived, receivedOf, wireOfClient } from "./wire.ts";
 const NEVER = position(-1);
 
 export function addEvents(add: AddPath, door: Door): void {
-  add("/v1/sessions/:id/events", { post: (call) => send(door, call), get: (call) => listEvents(door, call, call.sessionId()) });
-  const stream = { get: (call: Call) => openStream(door, call, call.sessionId()) };
-  add("/v1/sessions/:id/events/stream", stream);
-  add("/v1/sessions/:id/stream", stream);
+  const id = { id: "session" } as const;
+  add(
+    "/v1/sessions/:id/events",
+    {
+      post: withBody({
+        id: "sessions.events.send",
+        summary: "Send events to a session: all are stored, or none",
+        headers: ["idempotency-key"],
+        body: Send,
+        answer: sentEvents,
+        handle: (call, body) => send(door, call, body),
+      }),
+      get: withQuery({
+        id: "sessions.events.list",
+        summary: "List a session's events, oldest first unless asked otherwise",
+        query: EventList,
+        answer: eventPage,
+        handle: (call, query) => listEvents(door, call, query),
+      }),
+    },
+    id,
+  );
+  const streamed = (name: string) => streamOperation(name, door, (call) => call.sessionId());
+  add("/v1/sessions/:id/events/stream", { get: streamed("sessions.events.stream") }, id);
+  add("/v1/sessions/:id/stream", { get: streamed("sessions.stream") }, id);
 }
 
-async function send(door: Door, call: Call): Promise<unknown> {
+async function send(door: Door, call: Call, { value, bytes, given }: Body<Send>): Promise<unknown> {
   const id = call.sessionId();
-  const { value, bytes, given } = await call.body(Send);
-  const inputs = value.events.map((event, index) => readEvent(event, `events.${index}`));
   const { key, principal } = call;
-  const events = inputs.map((input, index): ClientEvent => {
+  const events = value.events.map((input, index): ClientEvent => {
     const eventId = key === null ? mintEvent() : (mintFrom("sevt", principal.workspace, `/v1/sessions/${id}/events`, key, index) as EventId);
     return { id: eventId, ...input };
   });

@@ -8,7 +8,10 @@ const key = z.string().min(1).max(64);
 const value = z.string().max(512);
 
 export type Metadata = Readonly<Record<string, string>>;
-export const Metadata = z.record(key, value).refine((pairs) => Object.keys(pairs).length <= PAIRS_MAX, `at most ${PAIRS_MAX} pairs`);
+export const Metadata = z
+  .record(key, value)
+  .refine((pairs) => Object.keys(pairs).length <= PAIRS_MAX, `at most ${PAIRS_MAX} pairs`)
+  .meta({ maxProperties: PAIRS_MAX });
 
 export type MetadataPatch = Readonly<Record<string, string | null>>;
 export const MetadataPatch = z.record(key, value.nullable());

@@ -3,6 +3,7 @@
 import { z } from "zod";
 import { invalid } from "../answer.ts";
 import { check } from "./check.ts";
+import { shownAs } from "./shown.ts";
 
 /** Query names that SDKs send to every path and that say nothing to us. */
 const IGNORED = new Set(["beta"]);
@@ -21,18 +22,22 @@ export function readQuery<T>(schema: z.ZodType<T>, search: URLSearchParams): T {
   return check(schema, given);
 }
 
-export const page = z.string().max(2048).optional();
+export const page = z.string().max(2048).optional().describe("A cursor of the page before.");
 export const order = z.enum(["asc", "desc"]);
-export const flag = z.enum(["true", "false"]).transform((text) => text === "true");
+const trueOrFalse = z.enum(["true", "false"]).transform((text) => text === "true");
+export const flag = shownAs(trueOrFalse.default(false), { type: "boolean", default: false });
 
-export const integer = (min: number, max: number) =>
+const wholeNumber = (min: number, max: number) =>
   z
     .string()
     .regex(/^-?\d{1,15}$/, "must be an integer")
     .transform(Number)
     .refine((value) => value >= min && value <= max, `must be from ${min} to ${max}`);
 
-export const limit = (max: number, usual: number) => integer(1, max).default(usual);
+export const integer = (min: number, max: number) => shownAs(wholeNumber(min, max).optional(), { type: "integer", minimum: min, maximum: max });
+
+export const limit = (max: number, usual: number) =>
+  shownAs(wholeNumber(1, max).default(usual), { type: "integer", minimum: 1, maximum: max, default: usual });
 
 /** One or many values of a list parameter. */
 export const list = <T extends z.ZodType>(item: T, max: number) =>
@@ -40,18 +45,19 @@ export const list = <T extends z.ZodType>(item: T, max: number) =>
 
 const TIME = /^\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+ -]\d\d:\d\d)$/;
 /** RFC 3339 → milliseconds. A plus sign that the query string turned into a space is taken for one. */
-const time = z.string().transform((text, context) => {
+const instant = z.string().transform((text, context) => {
   const at = TIME.test(text) ? Date.parse(text.replace(/ (\d\d:\d\d)$/, "+$1")) : Number.NaN;
   if (Number.isNaN(at)) context.addIssue({ code: "custom", message: "must be an RFC 3339 time" });
   return at;
 });
+const time = () => shownAs(instant.optional(), { type: "string", format: "date-time" });
 
 /** `created_at[…]` filters; all four, or those that a list has. */
 export const CREATED_AT = {
-  "created_at[gt]": time.optional(),
-  "created_at[gte]": time.optional(),
-  "created_at[lt]": time.optional(),
-  "created_at[lte]": time.optional(),
+  "created_at[gt]": time(),
+  "created_at[gte]": time(),
+  "created_at[lt]": time(),
+  "created_at[lte]": time(),
 };
 
 export interface Range {

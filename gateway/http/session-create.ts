@@ -9,17 +9,14 @@ import { invalid } from "../answer.ts";
 import { modelOf } from "./agent-schema.ts";
 import { refuseUnmatched, resolveTools } from "./agent-tools.ts";
 import { findAgent } from "./agents.ts";
-import type { Call, Door } from "./call.ts";
+import type { Body, Call, Door, Explain } from "./call.ts";
 import { findEnvironment, leaveEnvironment, useEnvironment } from "./environments.ts";
-import { readEvent } from "./event-schema.ts";
 import { wireOfSession } from "./session-object.ts";
-import type { AgentChoice } from "./session-schema.ts";
-import { SessionCreate } from "./session-schema.ts";
+import type { AgentChoice, SessionCreate } from "./session-schema.ts";
 
-export async function createSession(door: Door, call: Call): Promise<unknown> {
-  const { value, given } = await call.body(SessionCreate, explain);
+export async function createSession(door: Door, call: Call, { value, given }: Body<SessionCreate>): Promise<unknown> {
   const { workspace } = call.principal;
-  const inputs = (value.initial_events ?? []).map((event, index) => readEvent(event, `initial_events.${index}`));
+  const inputs = value.initial_events ?? [];
   for (const [index, { type }] of inputs.entries())
     if (type !== "user.message") throw invalid(`initial_events.${index}.type: only \`user.message\` starts a session`);
 
@@ -103,4 +100,4 @@ function withOverrides(agent: AgentSnapshot, chosen: Exclude<AgentChoice, string
   };
 }
 
-const explain = (path: string) => (path === "agent.model" ? { error_code: "agent_model_required" } : undefined);
+export const explainCreate: Explain = (path) => (path === "agent.model" ? { error_code: "agent_model_required" } : undefined);

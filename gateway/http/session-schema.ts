@@ -1,8 +1,9 @@
 // What a session is made from, and how it may be changed (contract §5).
 
 import { z } from "zod";
-import { Model, NoSkills, System } from "./agent-schema.ts";
+import { Model, NoSkills, System, VERSION_MAX } from "./agent-schema.ts";
 import { absent, McpServers, Tools } from "./agent-tools.ts";
+import { SentEvent } from "./event-schema.ts";
 import { Metadata, MetadataPatch } from "./metadata.ts";
 import { CREATED_AT, flag, integer, limit, list, order, page } from "./query.ts";
 
@@ -32,7 +33,6 @@ const agent = z.union([
 ]);
 export type AgentChoice = z.infer<typeof agent>;
 
-/** `initial_events` are read by the schema of events, one by one. */
 export const SessionCreate = z.strictObject({
   agent,
   environment_id: id,
@@ -41,15 +41,16 @@ export const SessionCreate = z.strictObject({
   vault_ids: none("vaults are not available yet"),
   resources: none("is not supported"),
   budget: absent(),
-  initial_events: z.array(z.unknown()).max(INITIAL_EVENTS_MAX, `at most ${INITIAL_EVENTS_MAX} events`).nullish(),
+  initial_events: z.array(SentEvent).max(INITIAL_EVENTS_MAX, `at most ${INITIAL_EVENTS_MAX} events`).nullish(),
 });
+export type SessionCreate = z.infer<typeof SessionCreate>;
 
 export const SessionUpdate = z.strictObject({
   title,
   metadata: MetadataPatch.nullish(),
   agent: z.strictObject({ tools: Tools.nullish(), mcp_servers: McpServers.nullish() }).nullish(),
   budget: absent(),
-  vault_ids: z.undefined({ error: "can't be changed after the session was created" }).optional(),
+  vault_ids: z.never({ error: "can't be changed after the session was created" }).optional(),
 });
 export type SessionUpdate = z.infer<typeof SessionUpdate>;
 
@@ -58,13 +59,13 @@ const STATUSES = ["idle", "running", "rescheduling", "terminated"] as const;
 export const SessionList = z
   .strictObject({
     agent_id: id.optional(),
-    agent_version: integer(1, Number.MAX_SAFE_INTEGER).optional(),
+    agent_version: integer(1, VERSION_MAX),
     deployment_id: id.optional(),
     memory_store_id: id.optional(),
     statuses: list(z.enum(STATUSES), 100).optional(),
     ...CREATED_AT,
     order: order.default("desc"),
-    include_archived: flag.default(false),
+    include_archived: flag,
     limit: limit(100, 20),
     page,
   })

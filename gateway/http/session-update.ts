@@ -13,11 +13,10 @@ import { patched } from "./metadata.ts";
 import type { Checked } from "./receive.ts";
 import { receiveChecked } from "./receive.ts";
 import { wireOfSession } from "./session-object.ts";
-import { SessionUpdate } from "./session-schema.ts";
+import type { SessionUpdate } from "./session-schema.ts";
 
-export async function updateSession(door: Door, call: Call): Promise<unknown> {
+export async function updateSession(door: Door, call: Call, value: SessionUpdate): Promise<unknown> {
   const id = call.sessionId();
-  const { value } = await call.body(SessionUpdate);
   const { record } = await receiveChecked(door, call, id, (present) => decide(present, value));
   return wireOfSession(record);
 }

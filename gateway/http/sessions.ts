@@ -6,37 +6,61 @@ import { Refusal } from "../../session-store/refusal.ts";
 import type { SessionRecord } from "../../session-store/session.ts";
 import { agentOf, environmentOf, statusOf } from "../../session-store/session.ts";
 import { invalid } from "../answer.ts";
-import type { AddPath, Call, Door } from "./call.ts";
+import { Deleted, Session, sessionPage } from "./answer-schema.ts";
+import type { Call, Door } from "./call.ts";
 import { ownSession } from "./call.ts";
 import type { PlaceCursor } from "./cursor.ts";
 import { placeCursor, readCursor, refuseOtherOrder, writeCursor } from "./cursor.ts";
 import { leaveEnvironment } from "./environments.ts";
 import { isWithin, rangeOf } from "./query.ts";
 import { receiveChecked } from "./receive.ts";
-import { createSession } from "./session-create.ts";
+import type { AddPath } from "./route.ts";
+import { bare, withBody, withQuery } from "./route.ts";
+import { createSession, explainCreate } from "./session-create.ts";
 import { wireOfSession } from "./session-object.ts";
-import { SessionList } from "./session-schema.ts";
+import { SessionCreate, SessionList, SessionUpdate } from "./session-schema.ts";
 import { updateSession } from "./session-update.ts";
 
 const LIST = "sessions";
 
 export function addSessions(add: AddPath, door: Door): void {
-  add("/v1/sessions", { post: (call) => createSession(door, call), get: (call) => list(door, call) });
-  add("/v1/sessions/:id", {
-    get: (call) => retrieve(door, call),
-    post: (call) => updateSession(door, call),
-    delete: (call) => remove(door, call),
+  const id = { id: "session" } as const;
+  const answer = Session;
+  add("/v1/sessions", {
+    post: withBody({
+      id: "sessions.create",
+      summary: "Create a session; with initial events it starts at once",
+      headers: ["idempotency-key"],
+      body: SessionCreate,
+      explain: explainCreate,
+      answer,
+      handle: (call, body) => createSession(door, call, body),
+    }),
+    get: withQuery({
+      id: "sessions.list",
+      summary: "List sessions, newest first unless asked otherwise",
+      query: SessionList,
+      answer: sessionPage,
+      handle: (call, query) => list(door, call, query),
+    }),
   });
-  add("/v1/sessions/:id/archive", { post: (call) => archive(door, call) });
+  const retrieving = { id: "sessions.retrieve", summary: "Retrieve a session", answer };
+  const updating = { id: "sessions.update", summary: "Update a session; its agent only while it is idle", body: SessionUpdate, answer };
+  const deleting = { id: "sessions.delete", summary: "Delete a session that is not running", answer: Deleted("session_deleted") };
+  add(
+    "/v1/sessions/:id",
+    {
+      get: bare({ ...retrieving, handle: async (call) => wireOfSession(await ownSession(door, call, call.sessionId())) }),
+      post: withBody({ ...updating, handle: (call, { value }) => updateSession(door, call, value) }),
+      delete: bare({ ...deleting, handle: (call) => remove(door, call) }),
+    },
+    id,
+  );
+  const archiving = { id: "sessions.archive", summary: "Archive a session that is not running: it is terminated", answer };
+  add("/v1/sessions/:id/archive", { post: bare({ ...archiving, handle: (call) => archive(door, call) }) }, id);
 }
 
-async function retrieve(door: Door, call: Call): Promise<unknown> {
-  call.noQuery();
-  return wireOfSession(await ownSession(door, call, call.sessionId()));
-}
-
-async function list(door: Door, call: Call): Promise<unknown> {
-  const query = call.query(SessionList);
+async function list(door: Door, call: Call, query: SessionList): Promise<unknown> {
   const range = rangeOf(query);
   const cursor = query.page === undefined ? null : readCursor(placeCursor(LIST), query.page);
   if (cursor) refuseOtherOrder(cursor, query.order);
@@ -71,7 +95,6 @@ const opposite = (order: "asc" | "desc") => (order === "asc" ? "desc" : "asc");
 
 async function archive(door: Door, call: Call): Promise<unknown> {
   const id = call.sessionId();
-  await call.noBody();
   const { record } = await receiveChecked(door, call, id, (present) => {
     const status = statusOf(present);
     if (status === "terminated") return null;
@@ -90,7 +113,6 @@ async function archive(door: Door, call: Call): Promise<unknown> {
 
 async function remove(door: Door, call: Call): Promise<unknown> {
   const id = call.sessionId();
-  await call.noBody();
   const record = await ownSession(door, call, id);
   try {
     await door.store.remove(id);

@@ -5,14 +5,28 @@ import type { Position, SessionId } from "../../session-store/ids.ts";
 import { position } from "../../session-store/ids.ts";
 import { invalid } from "../answer.ts";
 import { placeOf, readPlace } from "../stream.ts";
+import { EVENT_STREAM } from "./answer-schema.ts";
 import type { Call, Door } from "./call.ts";
 import { ownSession } from "./call.ts";
 import { list } from "./query.ts";
+import type { Operation } from "./route.ts";
+import { withQuery } from "./route.ts";
 
 const StreamQuery = z.strictObject({ event_deltas: list(z.enum(["agent.message", "agent.thinking"]), 100).optional() });
 
-export async function openStream(door: Door, call: Call, id: SessionId): Promise<undefined> {
-  const { event_deltas = [] } = call.query(StreamQuery);
+/** `sessionOf` reads which session from the path. */
+export function streamOperation(id: string, door: Door, sessionOf: (call: Call) => SessionId): Operation {
+  return withQuery({
+    id,
+    summary: "Stream a session's events as they come",
+    headers: ["last-event-id"],
+    query: StreamQuery,
+    answer: EVENT_STREAM,
+    handle: (call, query) => openStream(door, call, sessionOf(call), query),
+  });
+}
+
+async function openStream(door: Door, call: Call, id: SessionId, { event_deltas = [] }: z.infer<typeof StreamQuery>): Promise<undefined> {
   const resumeAt = resumePlace(call, id);
   const record = await ownSession(door, call, id);
   if (resumeAt !== null && resumeAt > record.head) throw invalid(`last-event-id: is ahead of the session, which is at ${placeOf(id, record.head)}`);

@@ -8,6 +8,7 @@ import Anthropic from "@anthropic-ai/sdk";
 import { Agent, fetch as undiciFetch } from "undici";
 import type { ModelFailure, PreviewPiece, Reply } from "../harness.ts";
 import { failureOf } from "./failure.ts";
+import { refusalOf } from "./refused.ts";
 import { ReplyBuilder } from "./reply.ts";
 import type { Request } from "./request.ts";
 
@@ -19,7 +20,7 @@ const FAST_MODE = { "anthropic-beta": "fast-mode-2026-02-01" };
 export type Refused = { readonly category: string | null; readonly explanation: string | null };
 export type Answer =
   | { readonly type: "reply"; readonly reply: Reply; readonly refusal: Refused }
-  | { readonly type: "failed"; readonly failure: ModelFailure };
+  | { readonly type: "failed"; readonly failure: ModelFailure; readonly refused: ReturnType<typeof refusalOf> };
 
 export class ModelClient {
   readonly #clients = new Map<string, Anthropic>();
@@ -45,7 +46,7 @@ export class ModelClient {
       events = stream[Symbol.asyncIterator]();
     } catch (error) {
       signal.throwIfAborted();
-      return { type: "failed", failure: failureOf(error) };
+      return failed(error);
     }
     for (;;) {
       let next: IteratorResult<Anthropic.MessageStreamEvent>;
@@ -53,15 +54,17 @@ export class ModelClient {
         next = await events.next();
       } catch (error) {
         signal.throwIfAborted();
-        return { type: "failed", failure: failureOf(error) };
+        // What breaks after the reply's end takes nothing of it away.
+        if (builder.isComplete) break;
+        return failed(error);
       }
       signal.throwIfAborted();
       if (next.done) break;
       builder.add(next.value);
     }
-    return builder.isComplete
-      ? { type: "reply", reply: builder.reply(), refusal: builder.refusal }
-      : { type: "failed", failure: { type: "model_request_failed_error", message: "The model's answer was cut off.", isTransient: true } };
+    if (builder.isComplete) return { type: "reply", reply: builder.reply(), refusal: builder.refusal };
+    const failure = { type: "model_request_failed_error", message: "The model's answer was cut off.", isTransient: true } as const;
+    return { type: "failed", failure, refused: null };
   }
 
   #clientOf(baseURL: string): Anthropic {
@@ -81,6 +84,8 @@ export class ModelClient {
     return client;
   }
 }
+
+const failed = (error: unknown): Answer => ({ type: "failed", failure: failureOf(error), refused: refusalOf(error) });
 
 type Fetch = typeof globalThis.fetch;
 type PooledInit = Omit<RequestInit, "dispatcher"> & { readonly dispatcher: Agent };

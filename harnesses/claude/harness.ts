@@ -2,6 +2,7 @@
 
 import type { Harness, HarnessSession, RunEnd } from "../harness.ts";
 import { ModelClient } from "./client.ts";
+import { noteRefusal } from "./refused.ts";
 import { requestOf } from "./request.ts";
 
 export interface ClaudeOptions {
@@ -27,6 +28,7 @@ async function run(session: HarnessSession, client: ModelClient, maxTokens: numb
     const request = requestOf(session.agent, tools, session.getEvents(), maxTokens);
     const answer = await client.ask(model, request, session.signal, (piece) => session.preview(span, piece));
     if (answer.type === "failed") {
+      if (answer.refused !== null) await noteRefusal(session, answer.refused);
       if ((await session.fail(span, answer.failure)) === "stop") return { type: "stopped" };
       continue;
     }

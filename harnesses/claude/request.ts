@@ -5,6 +5,7 @@
 
 import type Anthropic from "@anthropic-ai/sdk";
 import type { HarnessSession, ToolDescriptor } from "../harness.ts";
+import { withoutRefused } from "./refused.ts";
 import { transcriptOf } from "./transcript.ts";
 
 export type Request = Anthropic.MessageCreateParamsStreaming;
@@ -27,7 +28,7 @@ export function requestOf(
     ...(speed ? { speed } : {}),
     ...(tools.length > 0 ? { tools: toolParams(tools) } : {}),
     ...(agent.system ? { system: [{ type: "text", text: agent.system.toWellFormed(), ...MARK }] } : {}),
-    messages: marked(transcriptOf(entries)),
+    messages: marked(transcriptOf(withoutRefused(entries))),
   };
 }
 

@@ -1,13 +1,13 @@
 // A session's log as the messages of the Messages API.
 //
 //   C1  A reply goes back block for block as it came: order, signatures, redacted data, tool input from its original JSON text. A thinking block
-//       without a signature can never validate and is left out; so are empty texts, which the API refuses.
+//       without a signature can never validate and is left out; so are empty texts and those of white space, which the API refuses.
 //   C2  The message after a reply starts with exactly one result for each of its calls, in call order; what was said follows.
 //   C3  What was said stands where it was applied. Nothing that waits is shown.
 
 import type Anthropic from "@anthropic-ai/sdk";
 import type { HarnessSession } from "../harness.ts";
-import { ImageBudget } from "./images.ts";
+import { MediaBudget } from "./images.ts";
 
 type Entry = ReturnType<HarnessSession["getEvents"]>[number];
 type Received = Extract<Entry, { type: "log.received" }>["event"];
@@ -30,7 +30,7 @@ interface Result {
 export function transcriptOf(entries: readonly Entry[]): Anthropic.MessageParam[] {
   const said = new Map<string, Received>();
   const results = new Map<string, Result>();
-  const images = new ImageBudget(entries);
+  const media = new MediaBudget(entries);
   const messages: { role: "user" | "assistant"; content: Block[] }[] = [];
   const add = (role: "user" | "assistant", blocks: readonly Block[]) => {
     if (blocks.length === 0) return;
@@ -42,7 +42,7 @@ export function transcriptOf(entries: readonly Entry[]): Anthropic.MessageParam[
   let reply: Reply | null = null;
   let words: Block[] = [];
   const flush = () => {
-    add("user", [...resultBlocks(reply, results, images), ...words]);
+    add("user", [...resultBlocks(reply, results, media), ...words]);
     words = [];
   };
 
@@ -54,7 +54,7 @@ export function transcriptOf(entries: readonly Entry[]): Anthropic.MessageParam[
         if (entry.event.type === "user.tool_result") results.set(entry.event.tool_use_id, resultOf(entry.event));
         break;
       case "log.applied":
-        words.push(...wordsOf(said.get(entry.id), images));
+        words.push(...wordsOf(said.get(entry.id), media));
         break;
       case "agent.tool_result":
         results.set(entry.tool_use_id, entry);
@@ -77,7 +77,7 @@ function replyBlocks(reply: Reply): Block[] {
   return reply.content.flatMap((block): Block[] => {
     switch (block.type) {
       case "text":
-        return block.text === "" ? [] : [{ type: "text", text: block.text }];
+        return block.text.trim() === "" ? [] : [{ type: "text", text: block.text }];
       case "thinking":
         return block.signature === "" ? [] : [{ type: "thinking", thinking: block.thinking, signature: block.signature }];
       case "redacted_thinking":
@@ -107,22 +107,35 @@ function wholeOf(_name: string, value: unknown): unknown {
   return isWhole ? value : Object.fromEntries(Object.entries(value).map(([name, inner]) => [name.toWellFormed(), inner]));
 }
 
-function resultBlocks(reply: Reply | null, results: ReadonlyMap<string, Result>, images: ImageBudget): Block[] {
+function resultBlocks(reply: Reply | null, results: ReadonlyMap<string, Result>, media: MediaBudget): Block[] {
   return (reply?.calls ?? []).map(({ tool_use_id, event_id }): Anthropic.ToolResultBlockParam => {
     const result = results.get(event_id);
     if (!result) return { type: "tool_result", tool_use_id, content: [{ type: "text", text: NO_RESULT }], is_error: true };
-    const content = result.content.flatMap((block) => blockOf(block, images));
-    return { type: "tool_result", tool_use_id, content, ...(result.is_error ? { is_error: true } : {}) };
+    const content = result.content.flatMap((block) => blockOf(block, media));
+    return {
+      type: "tool_result",
+      tool_use_id,
+      ...(result.is_error ? { content: content.length > 0 ? content.map(inError) : [NO_WORDS], is_error: true } : { content }),
+    };
   });
+}
+
+const NO_WORDS: Anthropic.TextBlockParam = { type: "text", text: "The tool failed and said nothing." };
+
+/** The API takes an error in words only. */
+function inError(block: Told): Anthropic.TextBlockParam {
+  if (block.type === "text") return block;
+  if (block.type === "search_result") return { type: "text", text: [block.title, ...block.content.map(({ text }) => text)].join("\n") };
+  return { type: "text", text: `[The error came with ${block.type === "image" ? "a picture" : "a document"}, which can't be shown with an error.]` };
 }
 
 function resultOf(event: Extract<Received, { type: "user.custom_tool_result" | "user.tool_result" }>): Result {
   return { content: event.content ?? [], is_error: event.is_error ?? false };
 }
 
-function wordsOf(event: Received | undefined, images: ImageBudget): Block[] {
+function wordsOf(event: Received | undefined, media: MediaBudget): Block[] {
   if (event?.type === "user.message") {
-    const blocks = event.content.flatMap((block) => blockOf(block, images));
+    const blocks = event.content.flatMap((block) => blockOf(block, media));
     return blocks.length > 0 ? blocks : [{ type: "text", text: NOTHING_SAID }];
   }
   if (event?.type !== "system.message") return [];
@@ -134,16 +147,16 @@ function wordsOf(event: Received | undefined, images: ImageBudget): Block[] {
 type Given = (MessageContent | ResultContent)[number];
 type Told = Anthropic.TextBlockParam | Anthropic.ImageBlockParam | Anthropic.DocumentBlockParam | Anthropic.SearchResultBlockParam;
 
-function blockOf(block: Given, images: ImageBudget): Told[] {
+function blockOf(block: Given, media: MediaBudget): Told[] {
   switch (block.type) {
     case "text": {
       const text = block.text.toWellFormed();
       return text.trim() === "" ? [] : [{ type: "text", text }];
     }
     case "image":
-      return [images.blockOf(block)];
+      return [media.blockOf(block)];
     case "document":
-      return [documentOf(block)];
+      return [media.isTooOld(block) ? { type: "text", text: "[A document was left out: only the newest are kept.]" } : documentOf(block)];
     case "search_result":
       return [
         {

@@ -6,14 +6,14 @@ const text = z.strictObject({ type: z.literal("text"), text: z.string().min(1) }
 
 const base64Source = z.strictObject({ type: z.literal("base64"), media_type: z.string().min(1).max(255), data: z.string().min(1) });
 const urlSource = z.strictObject({ type: z.literal("url"), url: z.url().max(2048) });
-const fileSource = z.strictObject({ type: z.literal("file"), file_id: z.string().min(1).max(255) });
+export const FileSource = z.strictObject({ type: z.literal("file"), file_id: z.string().min(1).max(255) });
 const textSource = z.strictObject({ type: z.literal("text"), media_type: z.literal("text/plain"), data: z.string().min(1) });
 
-const image = z.strictObject({ type: z.literal("image"), source: z.discriminatedUnion("type", [base64Source, urlSource, fileSource]) });
+const image = z.strictObject({ type: z.literal("image"), source: z.discriminatedUnion("type", [base64Source, urlSource, FileSource]) });
 
 const document = z.strictObject({
   type: z.literal("document"),
-  source: z.discriminatedUnion("type", [base64Source, textSource, urlSource, fileSource]),
+  source: z.discriminatedUnion("type", [base64Source, textSource, urlSource, FileSource]),
   title: z.string().max(500).nullish(),
   context: z.string().nullish(),
 });

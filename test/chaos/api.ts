@@ -8,9 +8,9 @@ import { until } from "../support/until.ts";
 import { type AskedTurn, lastWordsOf, WireEvent } from "./wire-checkers.ts";
 
 const ANSWER_MS = 5_000;
-const GIVE_UP_MS = 60_000;
+const GIVE_UP_MS = 90_000;
 const AGAIN_MS = 50;
-const TURN_MS = 60_000;
+const TURN_MS = 90_000;
 const PAGE = 1000;
 
 const Made = z.looseObject({ id: z.string() });
@@ -130,7 +130,7 @@ export const scriptOf = (nonce: string): string =>
     "token_delay: 5",
     "chunk: 8",
     "say: I write a line into a file, and then look at what it holds.",
-    `call bash: {"command":"echo ${nonce} >> effects.txt; sleep 0.2; echo written"}`,
+    `call bash: {"command":"echo ${nonce} >> effects.txt; sleep 0.4; echo written"}`,
     "---",
     'call read: {"file_path":"/workspace/effects.txt"}',
     "---",

@@ -8,17 +8,19 @@ import { until } from "../support/until.ts";
 import { type Api, type ChaosSession, scriptOf } from "./api.ts";
 import type { Faults } from "./checkers.ts";
 import { holderOf, type Installation, type Role, rolesOf, type StoreKind } from "./installation.ts";
+import type { Chance } from "./seed.ts";
 import {
   type AskedTurn,
   danglingSpansOf,
   disorderedEventsOf,
   lostEventsOf,
   repeatedEffectsOf,
+  toldOf,
   unfinishedTurnsOf,
   unpairedCallsOf,
 } from "./wire-checkers.ts";
 
-export type Victim = Role | "everything";
+type Victim = Role | "everything";
 
 /** One kill: who dies where. `again`: the one that takes over dies as well, while it recovers. */
 export interface Kill {
@@ -33,11 +35,12 @@ const REACHED_MS = 30_000;
 const victimsOf = (store: StoreKind): readonly Victim[] =>
   store === "embedded" ? ["node", "hands", "vault-proxy", "everything"] : ["gateway", "worker", "hands", "vault-proxy", "redis", "everything"];
 
-/** Each point with each victim once; `isWhole`: and where the holder dies, once more with the one that recovers dying too. */
-export function killsOf(store: StoreKind, isWhole: boolean): readonly Kill[] {
+/** Each point with each victim once, and with `isWhole` all of them again where the one that recovers dies too; without it, one of those. */
+export function killsOf(store: StoreKind, isWhole: boolean, chance: Chance): readonly Kill[] {
   const once = POINTS.flatMap((point) => victimsOf(store).map((victim) => ({ point, victim, again: false })));
   const again = once.filter(({ point, victim }) => point !== "stored" && diesHeld(store, point, victim)).map((kill) => ({ ...kill, again: true }));
-  return isWhole ? [...once, ...again] : [...once, ...again.filter(({ victim }) => victim !== "everything")];
+  const drawn = again[chance.between(0, again.length - 1)];
+  return isWhole || !drawn ? [...once, ...again] : [...once, drawn];
 }
 
 const diesHeld = (store: StoreKind, point: FaultPointName, victim: Victim): boolean => victim === "everything" || victim === holderOf(store, point);
@@ -46,8 +49,17 @@ export const nameOf = ({ point, victim, again }: Kill): string => `${victim} kil
 
 export const TOOLS = [{ type: "agent_toolset_20260401" }];
 
-/** Runs one kill against a running installation; gives what is wrong afterwards. */
-export async function runKill(installation: Installation, api: Api, kill: Kill): Promise<Faults> {
+export interface Killed {
+  /** What is wrong afterwards. */
+  readonly faults: Faults;
+  /** What the turn's tool was said to have come to. */
+  readonly told: string;
+  /** How often it did its work. */
+  readonly effects: number;
+}
+
+/** Runs one kill against a running installation. */
+export async function runKill(installation: Installation, api: Api, kill: Kill): Promise<Killed> {
   const { store } = installation;
   const holder = holderOf(store, kill.point);
   await installation.startMissing();
@@ -55,11 +67,14 @@ export async function runKill(installation: Installation, api: Api, kill: Kill):
 
   await installation.stop(holder);
   await installation.start(holder, kill.point);
-  const asked = ask(session);
+  const nonce = mint("turn");
+  const asked = session.askFor(nonce, scriptOf(nonce));
   // A rejection is met below, when it is awaited.
   asked.catch(() => {});
   await installation.reached(holder, kill.point);
 
+  // A hand host dies when the tool did its work and did not answer yet; with everything else it dies when the call has just been sent.
+  if (kill.point === "tool-running" && kill.victim === "hands") await happened(installation.dataDir, nonce);
   const victims = kill.victim === "everything" ? rolesOf(store) : [kill.victim];
   await Promise.all(victims.map((role) => installation.kill(role)));
   if (!victims.includes(holder)) installation.release(holder);
@@ -73,7 +88,9 @@ export async function runKill(installation: Installation, api: Api, kill: Kill):
     await installation.kill(holder);
   }
   await installation.startMissing();
-  return endOf(installation, session, [await asked]);
+  const faults = await endOf(installation, session, [await asked]);
+  const effects = (await effectsBelow(installation.dataDir)).filter((line) => line === nonce).length;
+  return { faults, told: toldOf(nonce, await session.events()), effects };
 }
 
 /** Asks for a turn with a nonce of its own. */
@@ -96,6 +113,10 @@ export async function endOf(installation: Installation, session: ChaosSession, t
     ...unfinishedTurnsOf(all, events),
     ...repeatedEffectsOf(all, events, effects),
   ];
+}
+
+async function happened(dataDir: string, nonce: string): Promise<void> {
+  await until(async () => (await effectsBelow(dataDir)).includes(nonce), { what: "the tool's effect" });
 }
 
 async function isOver(session: ChaosSession): Promise<boolean> {

@@ -9,10 +9,12 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { compileSyncmark, cutFile, cutPower, markedEnv } from "../proof/cut.ts";
 import { type CutRow, type CutSetting, cutEmbedded, cutRedis, tableOf } from "../proof/power-cut.ts";
 import { ROOT } from "../support/process.ts";
+import { proves } from "../support/proves.ts";
 import { needs } from "../support/real-part.ts";
 import { seeded } from "./seed.ts";
 
 const CUTS = 3;
+const CUTS_MS = 300_000;
 
 let work = "";
 let shim = "";
@@ -73,13 +75,23 @@ needs("gcc")("a power cut", () => {
     expect(row.acknowledged).toBeGreaterThan(0);
   };
 
-  test("of the embedded store loses nothing that was acknowledged", async () => {
-    expectKept(await cutEmbedded("full", setting("power cut, embedded")));
-  });
+  proves(
+    "log:power-cut",
+    "of the embedded store loses nothing that was acknowledged",
+    async () => {
+      expectKept(await cutEmbedded("full", setting("power cut, embedded")));
+    },
+    CUTS_MS,
+  );
 
   needs("redis-server")("of Redis", () => {
-    test("loses nothing that was acknowledged under appendfsync always", async () => {
-      expectKept(await cutRedis("always", setting("power cut, redis")));
-    });
+    proves(
+      "log:power-cut",
+      "loses nothing that was acknowledged under appendfsync always",
+      async () => {
+        expectKept(await cutRedis("always", setting("power cut, redis")));
+      },
+      CUTS_MS,
+    );
   });
 });

@@ -63,3 +63,38 @@ export const NO_FENCE_IN_HAND: Sabotage = {
   line: "return holder.session !== row.holder || holder.fence < row.fence;",
   instead: "return false;",
 };
+
+export const NO_LEDGER: Sabotage = {
+  name: "the hand host forgets what it ran",
+  file: "hands/calls.js",
+  line: "const row = this.#ledger.call(hand, toolUseId);",
+  instead: "const row = undefined;",
+};
+
+export const NO_ROW_BEFORE_START: Sabotage = {
+  name: "a tool starts before its row is durable",
+  file: "hands/calls.js",
+  line: "const started = this.#ledger.started(hand, job.holder, call.id);",
+  instead: "const started = Promise.resolve();",
+};
+
+export const SPANS_STAY_OPEN: Sabotage = {
+  name: "a recovery leaves the dead worker's model request open",
+  file: "harnesses/steps.js",
+  line: "if (view.openSpan !== null)",
+  instead: "if (false)",
+};
+
+export const IDS_FORGOTTEN: Sabotage = {
+  name: "a client's event id is stored again",
+  file: "session-store/drivers/redis/receive.lua",
+  line: "if #known > 0 then",
+  instead: "if false then",
+};
+
+export const LEASES_FOR_EVER: Sabotage = {
+  name: "a dead worker's session is not offered again",
+  file: "session-store/drivers/redis/take.lua",
+  line: "schedule(KEYS[1], meta, id, now + ARGV[3])",
+  instead: "schedule(KEYS[1], meta, id, now + 3000000)",
+};

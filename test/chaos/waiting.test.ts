@@ -1,44 +1,26 @@
 // A session that waits for a person survives everything dying: it waits on the same ids, an answer runs the call once, and an interrupt frees it.
 
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { mint } from "../../session-store/ids.ts";
-import { type ScriptedModel, startModel } from "../support/model/server.ts";
+import { proves } from "../support/proves.ts";
 import { needs } from "../support/real-part.ts";
-import { Api, type ChaosSession, scriptOf } from "./api.ts";
-import { Installation, rolesOf, type StoreKind } from "./installation.ts";
+import { type ChaosSession, scriptOf } from "./api.ts";
+import { rolesOf, type StoreKind } from "./installation.ts";
 import { ask, effectsBelow, endOf } from "./kill.ts";
+import { useInstallation } from "./use-installation.ts";
 import type { WireEvent } from "./wire-checkers.ts";
 
-const LEASE_MS = 1_000;
 const ASKS = [{ type: "agent_toolset_20260401", configs: [{ name: "bash", permission_policy: { type: "always_ask" } }] }];
 
 describe("with the embedded store", () => describeWaiting("embedded"));
 needs("redis-server")("with Redis", () => describeWaiting("redis"));
 
 function describeWaiting(store: StoreKind): void {
-  let work = "";
-  let model: ScriptedModel;
-  let installation: Installation;
-  let api: Api;
-
-  beforeAll(async () => {
-    work = await mkdtemp(join(tmpdir(), "manyhands-waiting-"));
-    model = await startModel({ port: 0 });
-    installation = await Installation.make({ store, work, modelUrl: model.url, leaseMs: LEASE_MS });
-    await installation.startMissing();
-    api = new Api(installation.url, installation.apiKey);
-  });
-  afterAll(async () => {
-    await installation[Symbol.asyncDispose]();
-    await model.close();
-    await rm(work, { recursive: true, force: true });
-  });
+  const inUse = useInstallation(store);
 
   /** A session that waits for a confirmation, after everything died and was started again. */
   async function waiting(): Promise<{ session: ChaosSession; nonce: string; message: WireEvent; call: string }> {
+    const { installation, api } = inUse();
     const nonce = mint("turn");
     const session = await api.openSession(ASKS);
     const { acknowledged: message } = await session.askFor(nonce, scriptOf(nonce));
@@ -52,7 +34,7 @@ function describeWaiting(store: StoreKind): void {
     return { session, nonce, message, call };
   }
 
-  test("a confirmation after everything died runs the call once; an unknown id changes nothing", async () => {
+  proves("wait:survives", "a confirmation after everything died runs the call once; an unknown id changes nothing", async () => {
     const { session, nonce, call } = await waiting();
 
     const unknown = await session.trySend({ type: "user.tool_confirmation", tool_use_id: "sevt_000000000000000000000000", result: "allow" });
@@ -63,10 +45,10 @@ function describeWaiting(store: StoreKind): void {
     const events = await session.settled();
     expect(stopsOf(events)).toEqual(["requires_action", "end_turn"]);
     expect(events.filter(({ type, tool_use_id: use }) => type === "agent.tool_result" && use === call)).toHaveLength(1);
-    expect((await effectsBelow(installation.dataDir)).filter((line) => line === nonce)).toEqual([nonce]);
+    expect((await effectsBelow(inUse().installation.dataDir)).filter((line) => line === nonce)).toEqual([nonce]);
   });
 
-  test("an interrupt after everything died closes the call, never runs it, and the next message works", async () => {
+  proves("wait:survives", "an interrupt after everything died closes the call, never runs it, and the next message works", async () => {
     const { session, nonce, call } = await waiting();
 
     await session.send({ type: "user.interrupt" });
@@ -79,11 +61,12 @@ function describeWaiting(store: StoreKind): void {
     expect(late.status).toBe(400);
     await session.send({ type: "user.message", content: [{ type: "text", text: "say: I am here" }] });
     expect(stopsOf(await session.settled())).toEqual(["requires_action", "end_turn", "end_turn"]);
-    expect((await effectsBelow(installation.dataDir)).filter((line) => line === nonce)).toEqual([]);
-    expect(model.stats().rejected).toBe(0);
+    expect((await effectsBelow(inUse().installation.dataDir)).filter((line) => line === nonce)).toEqual([]);
+    expect(inUse().model.stats().rejected).toBe(0);
   });
 
   test("two messages at once are both taken, each once", async () => {
+    const { installation, api } = inUse();
     const session = await api.openSession([{ type: "agent_toolset_20260401" }]);
     const texts = ["say: one", "say: two"];
     const [one, two] = await Promise.all(texts.map((text) => session.send({ type: "user.message", content: [{ type: "text", text }] })));

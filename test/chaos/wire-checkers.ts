@@ -84,11 +84,21 @@ export function repeatedEffectsOf(turns: readonly AskedTurn[], events: readonly 
   const own = effects.filter((line) => turns.some(({ nonce }) => nonce === line));
   const faults = repeated(own).map((line) => `the effect ${line} happened more than once`);
   for (const { nonce } of turns) {
-    const use = events.find((event) => event.type === "agent.tool_use" && event.name === "bash" && JSON.stringify(event.input).includes(nonce));
-    const result = events.find((event) => event.type === "agent.tool_result" && event.tool_use_id === use?.id);
+    const result = resultOf(nonce, events);
     if (result?.is_error === false && !effects.includes(nonce)) faults.push(`the tool of ${nonce} says that it ran, and its effect is not there`);
   }
   return faults;
+}
+
+function resultOf(nonce: string, events: readonly WireEvent[]): WireEvent | undefined {
+  const use = events.find((event) => event.type === "agent.tool_use" && event.name === "bash" && JSON.stringify(event.input).includes(nonce));
+  return events.find((event) => event.type === "agent.tool_result" && event.tool_use_id === use?.id);
+}
+
+/** What the log says that the turn's tool came to. */
+export function toldOf(nonce: string, events: readonly WireEvent[]): string {
+  const result = resultOf(nonce, events);
+  return `${result?.is_error === true ? "error: " : ""}${JSON.stringify(result?.content ?? null)}`;
 }
 
 export const lastWordsOf = (nonce: string): string => `all done with ${nonce}`;

@@ -74,6 +74,60 @@ describe("the writer", () => {
   });
 });
 
+describe("a writer that gives its lease back", () => {
+  /** A store that answers `finish` and `release` when it is told to. */
+  function slowEnd(answer: readonly Stored[] | "more") {
+    const controller = new AbortController();
+    const asked: string[] = [];
+    let answerNow = () => {};
+    const held = new Promise<void>((resolve) => {
+      answerNow = resolve;
+    });
+    const tenure: Tenure = { signal: controller.signal, isAlive: () => !controller.signal.aborted, lose: (cause) => controller.abort(cause) };
+    const store = {
+      async emitEvents(_: Lease, n: number, entries: readonly BrainEntry[]): Promise<readonly Stored[]> {
+        asked.push(`append ${n}`);
+        return entries.map((entry, index) => ({ position: position(index + 1), at: 0, fence: LEASE.fence, entry }));
+      },
+      async finish(_: Lease, n: number) {
+        asked.push(`finish ${n}`);
+        await held;
+        return answer;
+      },
+      async release(_: Lease, n: number): Promise<readonly Stored[]> {
+        asked.push(`release ${n}`);
+        await held;
+        return [];
+      },
+    };
+    return { asked, answerNow, writer: new Writer(store, LEASE, tenure, async () => {}) };
+  }
+
+  test.each(["finish", "release"] as const)("refuses what is appended while %s is on its way", async (way) => {
+    const { asked, answerNow, writer } = slowEnd([]);
+    const ending = way === "finish" ? writer.finish(position(0), []) : writer.release([], 0);
+    await expect.poll(() => asked).toEqual([`${way} 1`]);
+    const late = writer.append([note("a result")]);
+    late.catch(() => {});
+    answerNow();
+    await ending;
+    await expect(late).rejects.toThrow("lease_lost");
+    expect(asked).toEqual([`${way} 1`]);
+  });
+
+  test("appends under the next number what came while more was there to do", async () => {
+    const { asked, answerNow, writer } = slowEnd("more");
+    const ending = writer.finish(position(0), []);
+    await expect.poll(() => asked).toEqual(["finish 1"]);
+    const late = writer.append([note("a result")]);
+    answerNow();
+    expect(await ending).toBe("more");
+    await late;
+    expect(asked).toEqual(["finish 1", "append 1"]);
+    expect(await writer.append([note("one more")])).toHaveLength(1);
+  });
+});
+
 describe("permissions", () => {
   const tool = (name: string) => toolsOf(agent([TOOLSET, LOOK_UP])).find((one) => one.name === name);
   test("follow the tool's own policy, else the toolset's; custom tools have none", () => {
@@ -224,12 +278,15 @@ describe("a failure", () => {
 });
 
 describe("previews", () => {
-  test("count from 0, start each event first, and never cut a character", () => {
+  test("wait for their span, count from 0, start each event first, never cut a character, and end with the whole text", () => {
     const sent: Omit<Preview, "fence" | "span">[] = [];
     const messageId = mintEvent();
     const previews = new Previews(messageId, (preview) => sent.push(preview));
     previews.add({ type: "thinking", index: 0 });
     previews.add({ type: "text", index: 1, text: "a\ud83d" });
+    expect(sent).toEqual([]);
+    previews.open();
+    expect(sent).toHaveLength(3);
     previews.add({ type: "text", index: 1, text: "\ude00" });
     previews.add({ type: "text", index: 2, text: "b" });
     previews.end();
@@ -239,6 +296,7 @@ describe("previews", () => {
       { n: 1, event: { type: "agent.message", id: messageId } },
       { n: 2, event: { type: "agent.message", id: messageId }, delta: { index: 0, text: "a" } },
       { n: 3, event: { type: "agent.message", id: messageId }, delta: { index: 0, text: "\u{1F600}" } },
+      { n: 4, event: { type: "agent.message", id: messageId }, delta: { index: 1, text: "b" } },
     ]);
   });
 });

@@ -97,6 +97,11 @@ export class Program {
     this.#child.kill(signal);
   }
 
+  /** One line on its standard input. */
+  type(line: string): void {
+    this.#child.stdin?.write(`${line}\n`);
+  }
+
   /** Closes its standard input: what happens when a launcher dies. */
   closePipe(): void {
     this.#child.stdin?.end();

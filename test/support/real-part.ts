@@ -4,7 +4,7 @@ import { accessSync, constants } from "node:fs";
 import { delimiter, join } from "node:path";
 import { describe } from "vitest";
 
-export type RealPart = "redis-server" | "gcc" | "docker";
+export type RealPart = "redis-server" | "gcc" | "docker" | "chromium";
 
 export function isThere(part: RealPart): boolean {
   return (process.env.PATH ?? "").split(delimiter).some((folder) => {

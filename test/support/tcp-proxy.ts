@@ -1,4 +1,4 @@
-// A TCP proxy that cuts: the server has executed what came through, and the client never sees the answer.
+// A TCP proxy that cuts or swallows: the server has executed what came through, and the client never sees the answer.
 
 import { once } from "node:events";
 import { createConnection, createServer, type Socket } from "node:net";
@@ -9,14 +9,24 @@ export interface TcpProxy {
   readonly cuts: number;
   /** Cuts the connection that brings the next answer for which `pick` says yes, instead of passing the answer on. */
   cutAnswers(pick: (answer: Buffer, asked: Buffer) => boolean): void;
+  /** Swallows what the server says where `pick` says yes; the connection stays. */
+  swallowAnswers(pick: (answer: Buffer) => boolean): void;
+  /** How many answers were swallowed. */
+  readonly swallowed: number;
+  /** From now on nothing is cut and nothing swallowed. */
   passAll(): void;
+  /** Cuts every connection that is open; new ones pass. */
+  cutAll(): void;
   close(): Promise<void>;
 }
 
-export async function startTcpProxy(targetPort: number): Promise<TcpProxy> {
+/** `idleMs`: connections on which nothing passes for so long are cut, too. */
+export async function startTcpProxy(targetPort: number, { idleMs }: { readonly idleMs?: number } = {}): Promise<TcpProxy> {
   const sockets = new Set<Socket>();
   let pick: ((answer: Buffer, asked: Buffer) => boolean) | null = null;
   let cuts = 0;
+  let isSwallowed: ((answer: Buffer) => boolean) | null = null;
+  let swallowed = 0;
 
   const server = createServer((client) => {
     const target = createConnection(targetPort, "127.0.0.1");
@@ -25,6 +35,11 @@ export async function startTcpProxy(targetPort: number): Promise<TcpProxy> {
       client.destroy();
       target.destroy();
     };
+    if (idleMs !== undefined)
+      client.setTimeout(idleMs, () => {
+        cuts += 1;
+        cut();
+      });
     for (const socket of [client, target]) {
       sockets.add(socket);
       socket.setNoDelay(true);
@@ -43,7 +58,8 @@ export async function startTcpProxy(targetPort: number): Promise<TcpProxy> {
         cuts += 1;
         return cut();
       }
-      client.write(chunk);
+      if (isSwallowed?.(chunk)) swallowed += 1;
+      else client.write(chunk);
     });
   }).listen(0, "127.0.0.1");
   await once(server, "listening");
@@ -58,8 +74,18 @@ export async function startTcpProxy(targetPort: number): Promise<TcpProxy> {
     cutAnswers: (next) => {
       pick = next;
     },
+    swallowAnswers: (next) => {
+      isSwallowed = next;
+    },
+    get swallowed() {
+      return swallowed;
+    },
     passAll: () => {
       pick = null;
+      isSwallowed = null;
+    },
+    cutAll: () => {
+      for (const socket of sockets) socket.destroy();
     },
     close: async () => {
       for (const socket of sockets) socket.destroy();

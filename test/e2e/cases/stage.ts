@@ -6,7 +6,7 @@ import { join } from "node:path";
 import Anthropic from "@anthropic-ai/sdk";
 import { z } from "zod";
 import { mint } from "../../../session-store/ids.ts";
-import { Installation, type StoreKind } from "../../chaos/installation.ts";
+import { Installation, rolesOf, type StoreKind } from "../../chaos/installation.ts";
 import { WireEvent } from "../../chaos/wire-checkers.ts";
 import { type ModelOptions, type ScriptedModel, startModel } from "../../support/model/server.ts";
 import { until } from "../../support/until.ts";
@@ -16,10 +16,13 @@ export interface StageOptions {
   readonly leaseMs?: number;
   /** Settings of the installation's programs. */
   readonly env?: Readonly<Record<string, string>>;
+  /** A Redis of the caller's own, which the programs use in place of the installation's. */
+  readonly redisUrl?: string;
   readonly model?: ModelOptions;
 }
 
-const LEASE_MS = 2_000;
+/** As shipped: a crash of the embedded store's one node is noticed without it. */
+const LEASE_MS = 15_000;
 const SETTLED_MS = 45_000;
 const POLL_MS = 50;
 const REQUESTS_MAX = 1_000;
@@ -35,6 +38,7 @@ export const asking = (...names: ("bash" | "read" | "write")[]) => ({
 });
 
 type AgentTools = NonNullable<Anthropic.Beta.AgentCreateParams["tools"]>;
+type EventType = NonNullable<Anthropic.Beta.Sessions.EventListParams["types"]>[number];
 type Sent = Anthropic.Beta.Sessions.EventSendParams["events"][number];
 
 export class Stage {
@@ -50,13 +54,15 @@ export class Stage {
     this.#work = work;
   }
 
-  /** Everything up; `start: false` leaves the starting to the caller. */
-  static async open({ store = "embedded", leaseMs = LEASE_MS, env = {}, model: play = {} }: StageOptions = {}): Promise<Stage> {
+  /** Everything up. */
+  static async open({ store = "embedded", leaseMs = LEASE_MS, env = {}, redisUrl, model: play = {} }: StageOptions = {}): Promise<Stage> {
     const work = await mkdtemp(join(tmpdir(), "manyhands-case-"));
     const model = await startModel(play);
-    const stage = new Stage(await Installation.make({ store, work, modelUrl: model.url, leaseMs, env }), model, work);
+    const settings = redisUrl === undefined ? env : { ...env, REDIS_URL: redisUrl };
+    const stage = new Stage(await Installation.make({ store, work, modelUrl: model.url, leaseMs, env: settings }), model, work);
     try {
-      await stage.installation.startMissing();
+      if (redisUrl === undefined) await stage.installation.startMissing();
+      else for (const role of rolesOf(store)) if (role !== "redis") await stage.installation.start(role);
     } catch (error) {
       await stage.close();
       throw error;
@@ -141,19 +147,25 @@ export class CaseSession {
     return (await this.stage.client.beta.sessions.retrieve(this.id)).status;
   }
 
-  async events(): Promise<readonly WireEvent[]> {
+  async events(...types: EventType[]): Promise<readonly WireEvent[]> {
     const events: WireEvent[] = [];
-    for await (const event of this.#events.list(this.id, { limit: 1000 })) events.push(WireEvent.parse(event));
+    for await (const event of this.#events.list(this.id, { limit: 1000, ...(types.length > 0 ? { types } : {}) }))
+      events.push(WireEvent.parse(event));
     return events;
   }
 
-  async eventsOf(type: string): Promise<readonly WireEvent[]> {
-    return (await this.events()).filter((event) => event.type === type);
+  eventsOf(type: EventType): Promise<readonly WireEvent[]> {
+    return this.events(type);
   }
 
   /** Waits for the nth event of a type. */
-  async has(type: string, nth = 1, timeoutMs = SETTLED_MS): Promise<WireEvent> {
+  async has(type: EventType, nth = 1, timeoutMs = SETTLED_MS): Promise<WireEvent> {
     return until(async () => (await this.eventsOf(type))[nth - 1], { timeoutMs, pollMs: POLL_MS, what: `${type} number ${nth} in ${this.id}` });
+  }
+
+  /** Waits until the session is idle. Lighter than `settled` where events hold a lot; what was sent was applied if no idle waits for answers. */
+  rested(timeoutMs = SETTLED_MS): Promise<boolean> {
+    return until(async () => (await this.status()) === "idle", { timeoutMs, pollMs: POLL_MS, what: `session ${this.id} idle` });
   }
 
   /** Waits until the session is idle and all that was sent is applied; gives its events. */
@@ -172,7 +184,7 @@ export class CaseSession {
   /** A whole turn; gives the last words. */
   async turn(script: string, timeoutMs = SETTLED_MS): Promise<string> {
     await this.say(script);
-    await this.settled(timeoutMs);
+    await this.rested(timeoutMs);
     return this.lastWords();
   }
 

@@ -1,5 +1,7 @@
 // What the real endpoint looks at in an image before it accepts it.
 
+import { crc32 } from "node:zlib";
+
 const IMAGE_BYTES_MAX = 5 * 1024 * 1024;
 const PIXELS_MAX = 8_000;
 /** With more images than MANY in a request each may be smaller only. */
@@ -47,7 +49,7 @@ export function readBase64(data: string): Buffer | null {
 /** The true media type and size by the first bytes. */
 function look(bytes: Buffer): Seen | null {
   if (bytes.length >= 24 && bytes.subarray(0, 8).equals(Buffer.from("\x89PNG\r\n\x1a\n", "latin1"))) {
-    return { mediaType: "image/png", width: bytes.readUInt32BE(16), height: bytes.readUInt32BE(20) };
+    return isWholePng(bytes) ? { mediaType: "image/png", width: bytes.readUInt32BE(16), height: bytes.readUInt32BE(20) } : null;
   }
   if (bytes.length >= 10 && /^GIF8[79]a/.test(bytes.toString("latin1", 0, 6))) {
     return { mediaType: "image/gif", width: bytes.readUInt16LE(6), height: bytes.readUInt16LE(8) };
@@ -73,8 +75,20 @@ function lookWebp(bytes: Buffer): Seen | null {
   }
 }
 
-/** Walks the segments to the start of a frame, which has the size. */
+/** Every chunk is there, with its checksum, up to the last one. */
+function isWholePng(bytes: Buffer): boolean {
+  for (let at = 8; at + 12 <= bytes.length; ) {
+    const end = at + 12 + bytes.readUInt32BE(at);
+    if (end > bytes.length || crc32(bytes.subarray(at + 4, end - 4)) !== bytes.readUInt32BE(end - 4)) return false;
+    if (bytes.toString("latin1", at + 4, at + 8) === "IEND") return true;
+    at = end;
+  }
+  return false;
+}
+
+/** Walks the segments to the start of a frame, which has the size; the end must be there. */
 function lookJpeg(bytes: Buffer): Seen | null {
+  if (!bytes.includes(Buffer.from("ffd9", "hex"))) return null;
   let at = 2;
   while (at + 9 < bytes.length) {
     if (bytes[at] !== 0xff) return null;

@@ -5,7 +5,7 @@ import type { Harness } from "../../harnesses/harness.ts";
 import type { FaultPointName } from "../../session-store/fault-point.ts";
 import { Refusal } from "../../session-store/refusal.ts";
 import type { SessionStore } from "../../session-store/store.ts";
-import { TOOLSET } from "./agents.ts";
+import { TOOLSET } from "../harnesses/agents.ts";
 import { startNode, type TestNode, type TestSession, until } from "./node.ts";
 
 const LEASE_MS = 600;
