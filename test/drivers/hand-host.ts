@@ -31,7 +31,8 @@ export interface Place {
   clean(): Promise<void>;
 }
 
-export function makePlace(): Place {
+/** `settings`: the host's own, beside those that it needs; virtual sandboxes unless they say otherwise. */
+export function makePlace(settings: Readonly<Record<string, string>> = {}): Place {
   const dataDir = mkdtempSync(join(tmpdir(), "hands-"));
   mkdirSync(join(dataDir, "keys"));
   writeFileSync(join(dataDir, "keys", "hand.key"), `${HAND_KEY}\n`);
@@ -45,7 +46,7 @@ export function makePlace(): Place {
   return {
     dataDir,
     async start(port = 0) {
-      const host = await startHost(dataDir, port);
+      const host = await startHost(dataDir, port, settings);
       started.push(host);
       return host;
     },
@@ -68,8 +69,9 @@ export function makePlace(): Place {
   };
 }
 
-async function startHost(dataDir: string, port: number): Promise<HostProcess> {
-  const env = { PATH: process.env.PATH, MANYHANDS_DATA_DIR: dataDir, MANYHANDS_HANDS_PORT: String(port), MANYHANDS_PARENT_PIPE: "1" };
+async function startHost(dataDir: string, port: number, settings: Readonly<Record<string, string>>): Promise<HostProcess> {
+  const own = { MANYHANDS_DATA_DIR: dataDir, MANYHANDS_HANDS_PORT: String(port), MANYHANDS_PARENT_PIPE: "1" };
+  const env = { PATH: process.env.PATH, MANYHANDS_SANDBOX: "virtual", ...settings, ...own };
   const child = spawn(process.execPath, [MAIN], { env, stdio: ["pipe", "pipe", "inherit"] });
   const lines: Record<string, unknown>[] = [];
   const ended = new Promise<number | null>((resolve) => child.once("exit", (code) => resolve(code)));

@@ -76,7 +76,7 @@ describe("settings", () => {
   });
 
   test("docker hands are refused with the reason", () => {
-    expect(refusalOf({ MANYHANDS_SANDBOX: "docker" })).toContain("docker hands are not available yet");
+    expect(refusalOf({ MANYHANDS_SANDBOX: "podman" })).toContain('"auto", "virtual" or "docker"');
   });
 
   test("a fault point is refused outside of tests", () => {

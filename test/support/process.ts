@@ -23,7 +23,10 @@ export interface Exit {
 
 export interface ProgramOptions {
   readonly args?: readonly string[];
-  /** Added to PATH, HOME and NODE_ENV=test; nothing else of this process's environment is passed on. */
+  /**
+   * Added to PATH, HOME, NODE_ENV=test and the virtual sandbox, so that a test means the same with and without a container engine; nothing else of
+   * this process's environment is passed on.
+   */
   readonly env?: Readonly<Record<string, string>>;
   readonly cwd?: string;
 }
@@ -146,7 +149,7 @@ export function startProgram(entry: string, options: ProgramOptions = {}): Progr
 
 /** Starts Node with these arguments: for programs that are not ours. */
 export function startNode(args: readonly string[], options: ProgramOptions = {}): Program {
-  const env = { PATH: process.env.PATH ?? "", HOME: process.env.HOME ?? "", NODE_ENV: "test", ...options.env };
+  const env = { PATH: process.env.PATH ?? "", HOME: process.env.HOME ?? "", NODE_ENV: "test", MANYHANDS_SANDBOX: "virtual", ...options.env };
   return new Program(spawn(process.execPath, args, { cwd: options.cwd ?? ROOT, env, stdio: ["pipe", "pipe", "pipe"] }));
 }
 

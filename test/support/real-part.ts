@@ -1,12 +1,16 @@
 // Parts that a test needs for real (a program on this machine). In CI a missing one is a failure; on a laptop the tests are skipped, loudly.
 
-import { accessSync, constants } from "node:fs";
+import { accessSync, constants, existsSync } from "node:fs";
 import { delimiter, join } from "node:path";
 import { describe } from "vitest";
 
 export type RealPart = "redis-server" | "gcc" | "docker" | "chromium";
 
+/** A container engine is there when it listens. */
+export const ENGINE_SOCKET = "/var/run/docker.sock";
+
 export function isThere(part: RealPart): boolean {
+  if (part === "docker") return existsSync(ENGINE_SOCKET);
   return (process.env.PATH ?? "").split(delimiter).some((folder) => {
     try {
       accessSync(join(folder, part), constants.X_OK);
@@ -21,7 +25,7 @@ export function isThere(part: RealPart): boolean {
 export function needs(...parts: readonly RealPart[]): typeof describe | typeof describe.skip {
   const missing = parts.filter((part) => !isThere(part));
   if (missing.length === 0) return describe;
-  const reason = `${missing.join(" and ")} not found on PATH`;
+  const reason = missing.map((part) => (part === "docker" ? `no container engine at ${ENGINE_SOCKET}` : `${part} not found on PATH`)).join(" and ");
   if (process.env.CI) throw new Error(`In CI nothing is skipped: ${reason}.`);
   process.stderr.write(`\n*** SKIPPED: ${reason}. ***\n`);
   return describe.skip;

@@ -5,20 +5,19 @@
 //   N3  stdout and stderr are two pipes, real ones, so that /dev/stdout and /dev/stderr can be opened; the exit code is the shell's own.
 //   N4  The next shell is started ahead of time and waits for its command: a call does not pay for its start.
 
-import { type ChildProcess, execFile, spawn } from "node:child_process";
-import { randomBytes } from "node:crypto";
+import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { closeSync, constants, openSync, unlinkSync } from "node:fs";
+import { closeSync } from "node:fs";
 import { Socket } from "node:net";
 import { constants as system } from "node:os";
 import type { Readable, Writable } from "node:stream";
-import { promisify } from "node:util";
 import { type Answer, says } from "../../tools/answer.ts";
 import { WORKSPACE } from "../../tools/places.ts";
 import { Capture } from "./capture.ts";
 import { IMAGE_ENVIRONMENT, PATH } from "./config.ts";
 import { endEveryone, memoryKills } from "./everyone.ts";
 import { outputText } from "./output.ts";
+import { Pipes } from "./pipes.ts";
 
 const OUTPUT_FOLDER = `${WORKSPACE}/.manyhands`;
 const VARIABLES_BYTES_MAX = 1_000_000;
@@ -34,6 +33,9 @@ const STATE_FD = 4;
 const READ = `IFS= read -r -d '' -u ${SCRIPT_FD} REPLY`;
 const BOOTSTRAP = `${READ}; eval "$REPLY"; ${READ}; eval "$REPLY"; ${READ}; exec ${SCRIPT_FD}<&-; trap __manyhands_keep EXIT; eval "$REPLY"`;
 
+/** Every variable's name, asked for by its first letter: that starts no process, as asking for all at once would. */
+const NAMES = [..."_abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"].map((letter) => `"\${!${letter}@}"`).join(" ");
+
 /** Tells what the next shell starts with: the directory, then name, attributes and value of each variable, then a full stop. */
 const AT_EXIT = `
 echo 500 2>/dev/null >/proc/self/oom_score_adj
@@ -43,7 +45,7 @@ __manyhands_keep() {
   IFS=$' \\t\\n'
   {
     printf '%s\\0' "$PWD"
-    for REPLY in $(compgen -v); do
+    for REPLY in ${NAMES}; do
       case $REPLY in
       BASH* | COMP_* | EPOCH* | DIRSTACK | EUID | FUNCNAME | GROUPS | HOSTNAME | HOSTTYPE | IFS | LINENO | MACHTYPE | OPTARG | OPTERR | OPTIND) ;;
       OSTYPE | PIPESTATUS | PPID | PS4 | PWD | RANDOM | REPLY | SECONDS | SHELLOPTS | SHLVL | SRANDOM | UID | _) ;;
@@ -82,6 +84,7 @@ export interface Command {
 }
 
 export class Shell {
+  readonly #pipes = new Pipes();
   #state: ShellState = freshState();
   #next: Promise<Waiting> | undefined;
   #ending: "timeout" | "cancelled" | undefined;
@@ -113,7 +116,7 @@ export class Shell {
 
   /** N4 */
   prepare(): void {
-    this.#next ??= startShell();
+    this.#next ??= startShell(this.#pipes);
     // Whoever takes it hears of a failure; until then nobody does.
     this.#next.catch(() => {});
   }
@@ -143,7 +146,7 @@ export class Shell {
       clearTimeout(timer);
       await this.#killing;
       const areGone = await endEveryone(); // N1
-      await drained([shell.stdout, shell.stderr, shell.state]);
+      if (!(await drained([shell.stdout, shell.stderr, shell.state]))) this.#pipes.discard();
       for (const capture of [stdout, stderr]) capture.end();
       if (this.#ending === "cancelled") return null;
       const next = this.#ending === undefined ? said.state() : null;
@@ -170,7 +173,7 @@ export class Shell {
       this.prepare();
       const next = this.#next;
       this.#next = undefined;
-      const shell = next === undefined ? await startShell() : await next;
+      const shell = next === undefined ? await startShell(this.#pipes) : await next;
       if (shell.process.exitCode === null && shell.process.signalCode === null) return shell;
     }
   }
@@ -229,8 +232,8 @@ class StateReader {
 }
 
 /** N3 N4 */
-async function startShell(): Promise<Waiting> {
-  const [out, err] = await makePipes();
+async function startShell(pipes: Pipes): Promise<Waiting> {
+  const [out, err] = await pipes.open();
   try {
     const child = spawn("bash", ["--norc", "--noprofile", "-c", BOOTSTRAP, "bash"], {
       cwd: WORKSPACE,
@@ -251,25 +254,6 @@ async function startShell(): Promise<Waiting> {
   }
 }
 
-interface Pipe {
-  readonly read: number;
-  readonly write: number;
-}
-
-/** Node's own pipes to a child are sockets, which can't be opened again by their name in /dev. N3 */
-async function makePipes(): Promise<readonly [Pipe, Pipe]> {
-  const names = ["out", "err"].map((name) => `/tmp/.${randomBytes(8).toString("hex")}.${name}`);
-  await promisify(execFile)("mkfifo", ["-m", "600", ...names]);
-  const [out, err] = names.map((name) => {
-    const read = openSync(name, constants.O_RDONLY | constants.O_NONBLOCK);
-    const write = openSync(name, constants.O_WRONLY);
-    unlinkSync(name);
-    return { read, write };
-  });
-  if (out === undefined || err === undefined) throw new Error("no pipes");
-  return [out, err];
-}
-
 function readable(fd: number): Readable {
   const stream = new Socket({ fd, readable: true, writable: false });
   stream.on("error", () => {});
@@ -280,13 +264,14 @@ function exitOf(child: ChildProcess): Promise<{ readonly code: number | null; re
   return new Promise((resolve) => child.once("exit", (code, signal) => resolve({ code, signal })));
 }
 
-/** Everything that was printed has been read; a writer that can't be killed is not waited for. */
-async function drained(streams: readonly Readable[]): Promise<void> {
+/** Everything that was printed has been read; false: a writer can't be killed, and is not waited for. */
+async function drained(streams: readonly Readable[]): Promise<boolean> {
   const ended = streams.map((stream) => (stream.closed ? undefined : new Promise<void>((resolve) => stream.once("close", () => resolve()))));
   let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<void>((resolve) => {
-    timer = setTimeout(resolve, DRAIN_MS);
+  const late = new Promise<boolean>((resolve) => {
+    timer = setTimeout(resolve, DRAIN_MS, false);
   });
-  await Promise.race([Promise.all(ended), late]);
+  const areDrained = await Promise.race([Promise.all(ended).then(() => true), late]);
   clearTimeout(timer);
+  return areDrained;
 }
