@@ -78,7 +78,7 @@ export async function ensureContainer(engine: Engine, spec: ContainerSpec): Prom
       return await make(engine, spec, name, labels);
     } catch (error) {
       // Whatever was made of it. If the engine can't remove it now, the next attempt or the sweeper finds it by its name and labels.
-      if (statusOf(error) !== 409) await removeContainer(engine, name).catch(() => {});
+      if (statusOf(error) !== 409) await removeOwn(engine, name, spec.host).catch(() => {});
       if (statusOf(error) !== 409 || attempt >= CREATE_ATTEMPTS) throw error;
     }
   }
@@ -97,6 +97,12 @@ export async function inspect(engine: Engine, idOrName: string): Promise<Contain
     if (statusOf(error) === 404) return null;
     throw error;
   }
+}
+
+/** Removes a container by its name, if this host owns it. */
+export async function removeOwn(engine: Engine, name: string, host: string): Promise<void> {
+  const known = await inspect(engine, name);
+  if (known !== null && known.Config.Labels?.[LABEL.host] === host) await removeContainer(engine, known.Id);
 }
 
 /** It is gone when this resolves; gone already is as good. */

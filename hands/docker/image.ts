@@ -16,7 +16,19 @@ const REQUIRED = ["bash", "coreutils"];
 const WANTED = [
   ...["dash", "sed", "grep", "mawk", "gawk", "findutils", "diffutils", "patch", "tar", "gzip", "bzip2", "xz-utils", "zip", "unzip"],
   ...["less", "file", "jq", "ripgrep", "curl", "wget", "git", "make", "openssl", "ca-certificates", "procps", "util-linux", "util-linux-extra"],
-  ...["hostname", "debianutils", "netbase", "media-types", "tzdata", "ncurses-base", "perl-base", "python3", "python3-minimal", "sqlite3"],
+  ...[
+    "hostname",
+    "debianutils",
+    "libc-bin",
+    "netbase",
+    "media-types",
+    "tzdata",
+    "ncurses-base",
+    "perl-base",
+    "python3",
+    "python3-minimal",
+    "sqlite3",
+  ],
 ];
 const PYTHON = /^(python3\.\d+(-minimal)?|libpython3(\.\d+)?-(stdlib|minimal))$/;
 /** Said loudly when they are missing: agents expect them. */

@@ -57,6 +57,7 @@ export class Link {
   readonly #demux: Demux;
   #next = 1;
   #lostBecause: string | undefined;
+  #isCut = false;
   #heardAt = performance.now();
   #watch: NodeJS.Timeout | undefined;
   #diagnostics = "";
@@ -92,7 +93,12 @@ export class Link {
       (chunk) => this.#diagnose(chunk),
     );
     stream.on("data", (chunk: Buffer) => this.#read(chunk));
-    for (const end of ["end", "close", "error"] as const) stream.on(end, () => this.lose("its runner ended"));
+    for (const end of ["end", "close", "error"] as const) {
+      stream.on(end, () => {
+        this.#isCut ||= !this.isLost;
+        this.lose("its runner ended");
+      });
+    }
   }
 
   get isLost(): boolean {
@@ -104,8 +110,9 @@ export class Link {
     return this.#lostBecause ?? "";
   }
 
-  get pending(): number {
-    return this.#pending.size;
+  /** The other end went away by itself. */
+  get isCut(): boolean {
+    return this.#isCut;
   }
 
   run(call: SandboxCall, timeoutMs: number): Promise<Answered> {

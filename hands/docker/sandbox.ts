@@ -10,10 +10,13 @@ import type { Logger } from "pino";
 import type { Outcome } from "../hand.ts";
 import type { Sandbox, SandboxCall } from "../sandbox.ts";
 import { timeoutOf } from "../toolset.ts";
-import { type ContainerSpec, ensureContainer, ForeignContainer, inspect, nameOf, removeContainer } from "./container.ts";
+import { type ContainerSpec, ensureContainer, ForeignContainer, inspect, nameOf, removeOwn } from "./container.ts";
 import { type Engine, statusOf, worded } from "./engine.ts";
 import { prepareFolders } from "./folders.ts";
 import { Link, RunnerError } from "./link.ts";
+
+const SETTLE_MS = 1_000;
+const SETTLE_POLL_MS = 100;
 
 const RESTARTED = "shell restarted; files kept\n";
 
@@ -183,11 +186,21 @@ export class DockerSandbox implements Sandbox {
     }
   }
 
+  /** A runner that is gone is heard of before the engine says the same of its container. */
+  async #lookTwice(link: Link): Promise<string | null> {
+    const deadline = performance.now() + SETTLE_MS;
+    for (;;) {
+      const seen = await this.#look();
+      if (seen !== null || !link.isCut || performance.now() > deadline) return seen;
+      await new Promise((resolve) => setTimeout(resolve, SETTLE_POLL_MS));
+    }
+  }
+
   /** K2 K3 */
   #whyLost(link: Link): Promise<string> {
     const known = this.#why.get(link);
     if (known !== undefined) return known;
-    const why = this.#look().then(async (seen) => {
+    const why = this.#lookTwice(link).then(async (seen) => {
       const because = seen ?? link.lostBecause;
       this.#options.log.warn({ hand: this.hand, because }, "container.lost");
       await this.#remove();
@@ -200,7 +213,7 @@ export class DockerSandbox implements Sandbox {
   /** A removal that fails leaves `hasContainer`, so the sweeper finds this sandbox idle and comes again. */
   #remove(): Promise<void> {
     if (!this.#hasContainer) return Promise.resolve();
-    this.#removing ??= removeContainer(this.#options.engine, nameOf(this.hand))
+    this.#removing ??= removeOwn(this.#options.engine, nameOf(this.hand), this.#options.spec.host)
       .then(() => {
         this.#hasContainer = false;
       })

@@ -5,6 +5,7 @@ import { createServer, type IncomingMessage, request, type ServerResponse } from
 import { createConnection } from "node:net";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
+import type { Duplex } from "node:stream";
 import { pino } from "pino";
 import { LABEL, type Limits, nameOf } from "../../hands/docker/container.ts";
 import { dockerDriver } from "../../hands/docker/driver.ts";
@@ -107,11 +108,13 @@ export async function openEngineDoor(): Promise<EngineDoor> {
     decide: () => "pass",
     seen: [],
     close: async () => {
+      for (const socket of upgraded) socket.destroy();
       server.closeAllConnections();
       await new Promise((resolve) => server.close(resolve));
       await rm(folder, { recursive: true, force: true });
     },
   };
+  const upgraded = new Set<Duplex>();
   const fateOf = (asked: IncomingMessage): Fate => {
     const path = (asked.url ?? "").replace(/\?.*$/, "").replace(/^\/v[\d.]+/, "");
     door.seen.push(`${asked.method} ${path}`);
@@ -135,6 +138,7 @@ export async function openEngineDoor(): Promise<EngineDoor> {
   server.on("upgrade", (asked, inside, head) => {
     if (fateOf(asked) !== "pass") return void inside.destroy();
     const outside = createConnection(ENGINE_SOCKET);
+    for (const socket of [inside, outside]) upgraded.add(socket);
     const headers = asked.rawHeaders.flatMap((name, index, all) => (index % 2 === 0 ? [`${name}: ${all[index + 1]}`] : []));
     outside.write(`${asked.method} ${asked.url} HTTP/1.1\r\n${headers.join("\r\n")}\r\n\r\n`);
     outside.write(head);
