@@ -57,7 +57,7 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true, maxRetries: 5 });
 });
 
-type Item = Shown | Live;
+type Item = Shown | Live | { readonly type: "conversation"; readonly id: string };
 
 const lines = (...script: string[]): string => script.join("\n");
 
@@ -166,14 +166,13 @@ needs("chromium")("the chat page", () => {
     await page.evaluate(`document.querySelector(".allow").focus()`);
     await page.press("Tab");
     await page.press("Enter");
-    await until(async () => (await rowsOf(page)).at(-1)?.[1] === "Then I leave it.", { timeoutMs: WAIT_MS, what: "an end without the command" });
-    expect(await page.evaluate("document.activeElement.id")).toBe("text");
-    const denied = (await rowsOf(page)).slice(4);
-    expect(denied.map((row) => row.slice(0, 3))).toEqual([
+    await shows(page, [
+      ...allowed,
       ["words user", again],
-      ["call", "bash", "denied"],
+      ["call", "bash", "denied", "The user denied this call."],
       ["words agent", "Then I leave it."],
     ]);
+    expect(await page.evaluate("document.activeElement.id")).toBe("text");
   });
 
   test("stops the agent, forgets what it had not finished, and goes on with the next message", async () => {
@@ -290,7 +289,7 @@ needs("chromium")("the chat page", () => {
     );
     expect(
       await statusOf(`${url}/interrupt`, { origin: url, "content-type": "application/json", cookie: "chat=c2Vzbl8x" }, `{"key":"key-of-a-test"}`),
-    ).toBe(409);
+    ).toBe(410);
     expect(model.stats().total).toBe(before);
     const page = await fetch(url);
     expect(page.headers.get("content-security-policy")).toContain("default-src 'none'; script-src 'self'");
@@ -315,10 +314,10 @@ needs("chromium")("the chat page", () => {
       expect((await fetch(`${url}/messages`, { method: "POST", headers: { ...origin, cookie }, body: message })).status).toBe(204);
     await follow(url, { cookie }, (item) => item.type === "status" && item.status === "idle");
     const all = await follow(url, { cookie }, (item) => item.type === "link");
-    expect(all.map(({ item }) => item.type)).toEqual(["status", "user", "agent", "status", "link"]);
-    const place = all[1]?.id ?? "";
+    expect(all.map(({ item }) => item.type)).toEqual(["conversation", "status", "user", "agent", "status", "link"]);
+    const place = all[2]?.id ?? "";
     const rest = await follow(url, { cookie, "last-event-id": place }, (item) => item.type === "link");
-    expect(rest).toEqual(all.slice(2));
+    expect(rest).toEqual([all[0], ...all.slice(3)]);
   });
 
   test("when the web server dies, the page comes back to its conversation, nothing doubled", async () => {

@@ -136,7 +136,7 @@ async function isThere(id: string): Promise<boolean> {
 async function events(request: Request, response: Response): Promise<void> {
   if (streams.size >= STREAMS_MAX) throw new Refused(503, "Too many people are looking. Try again later.");
   const id = cookies.read(request.headers.cookie);
-  openRelay(response);
+  openRelay(response, id);
   if (id === null) return endRelay(response, { type: "none" });
   const left = new AbortController();
   response.once("close", () => left.abort());
@@ -158,7 +158,7 @@ async function events(request: Request, response: Response): Promise<void> {
 
 function attended(request: Request): Conversation {
   const id = cookies.read(request.headers.cookie);
-  if (id === null) throw new Refused(409, "There is no conversation yet.");
+  if (id === null) throw new Refused(410, "There is no conversation yet.");
   const conversation = new Conversation(client, id);
   if (!attendants.touch(conversation)) throw new Refused(503, "Too many people are chatting. Try again later.");
   return conversation;
@@ -182,6 +182,7 @@ function answerOf(error: unknown): { status: number; says: string } {
   if (error instanceof Refused) return { status: error.status, says: error.message };
   if (error instanceof Anthropic.APIConnectionError) return { status: 503, says: "The assistant can't be reached. Try again in a moment." };
   if (error instanceof Anthropic.APIError) {
+    if (error.status === 404) return { status: 410, says: "This conversation is no longer there." };
     const isOurs = error.status !== undefined && error.status < 500 && error.status !== 401 && error.status !== 403;
     return isOurs
       ? { status: 409, says: "This is not possible now: the conversation has gone on." }

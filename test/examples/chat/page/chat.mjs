@@ -7,6 +7,8 @@
 const REOPEN_MS = 2_000;
 const OPEN_MS = 10_000;
 const SEND_MS = 60_000;
+/** The status for: there is no conversation (any more). */
+const NO_CONVERSATION = 410;
 const NEAR_END_PX = 80;
 
 const byId = (id) => document.getElementById(id);
@@ -21,6 +23,10 @@ const done = new Set();
 let [source, reopening, status, isOpen, isSending] = [null, null, "idle", false, false];
 /** The key of the message in the composer: sending it once more, after an answer was lost, says it once. */
 let draft = null;
+/** Which conversation is on the page. */
+let conversation = null;
+/** Did the last request fail for that? */
+let isConversationMissing = false;
 /** Called when the stream is open. */
 let onOpen = null;
 
@@ -30,6 +36,7 @@ function connect() {
   clearTimeout(reopening);
   source?.close();
   forgetTyping();
+  setOpen(false);
   const opened = new EventSource("events");
   source = opened;
   opened.onmessage = ({ data }) => {
@@ -59,8 +66,14 @@ function show(item) {
 
 function shown(item) {
   switch (item.type) {
+    case "conversation":
+      // Another tab may have begun a new one.
+      if (conversation !== item.id) clear();
+      conversation = item.id;
+      return;
     case "none":
       disconnect();
+      clear();
       return setOpen(true);
     case "gone":
       disconnect();
@@ -91,6 +104,13 @@ function shown(item) {
     case "problem":
       return once(item.id, () => note(item.id, item.text, "problem"));
   }
+}
+
+function clear() {
+  conversation = null;
+  for (const known of [rows, calls, done]) known.clear();
+  log.replaceChildren();
+  setStatus("idle");
 }
 
 /** P1 */
@@ -276,7 +296,7 @@ byId("composer").addEventListener("submit", async (event) => {
   if (draft?.words !== words) draft = { words, key: crypto.randomUUID() };
   isSending = true;
   showState();
-  if ((source !== null || (await begin(draft.key))) && (await post("messages", { text: words, key: draft.key }))) {
+  if (await say(draft)) {
     draft = null;
     // Nobody stops people from writing on in the meantime.
     if (text.value.trim() === words) text.value = "";
@@ -284,6 +304,14 @@ byId("composer").addEventListener("submit", async (event) => {
   isSending = false;
   showState();
 });
+
+async function say({ words, key }) {
+  if (source !== null) {
+    const isSaid = await post("messages", { text: words, key });
+    if (isSaid || !isConversationMissing) return isSaid;
+  }
+  return (await begin(key)) && (await post("messages", { text: words, key }));
+}
 
 /** A conversation, and its stream before the first message: a stream that opens later has no part of an answer that is being written. */
 async function begin(key) {
@@ -307,10 +335,7 @@ document.addEventListener("keydown", (event) => {
 stopButton.addEventListener("click", () => void post("interrupt", { key: crypto.randomUUID() }));
 newButton.addEventListener("click", async () => {
   if (!(await post("new", {}))) return;
-  disconnect();
-  for (const known of [rows, calls, done]) known.clear();
-  log.replaceChildren();
-  setStatus("idle");
+  clear();
   connect();
   text.focus();
 });
@@ -318,6 +343,7 @@ newButton.addEventListener("click", async () => {
 /** False: it was not done, and the page says why. */
 async function post(path, body) {
   problem.hidden = true;
+  isConversationMissing = false;
   try {
     const answer = await fetch(path, {
       method: "POST",
@@ -326,6 +352,7 @@ async function post(path, body) {
       signal: AbortSignal.timeout(SEND_MS),
     });
     if (answer.ok) return true;
+    isConversationMissing = answer.status === NO_CONVERSATION;
     problem.textContent = (await answer.json()).message;
   } catch {
     problem.textContent = "The server can't be reached. Try again in a moment.";
