@@ -10,7 +10,7 @@ const USAGE = `usage: manyhands <command>
 
   start         all programs of one machine: vault proxy, hand host, gateway (and worker, with REDIS_URL)
   gateway       the HTTP API; without REDIS_URL also the worker, over the embedded store
-  worker        drives sessions; needs REDIS_URL
+  worker        drives sessions; needs REDIS_URL, MANYHANDS_VAULT_URL and MANYHANDS_HANDS_URL
   hands         the hand host: where tools run
   vault-proxy   the only program that holds credentials
   status        asks a running gateway whether it is alive and ready

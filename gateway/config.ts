@@ -19,6 +19,8 @@ export class SettingError extends Error {
 export const EXIT_CONFIGURATION = 2;
 
 const DEFAULT_PORT = "4100";
+/** A name with more wrong letters is no misspelling of a setting. */
+const TYPOS_MAX = 3;
 
 const whole = (least: number, most: number) =>
   z
@@ -151,7 +153,9 @@ function given<Name extends string, Value>(name: Name, value: Value | undefined)
 
 function refuseUnknown(env: Environment): void {
   const [name] = unknownSettings(env);
-  if (name !== undefined) throw new SettingError(`${name} is not a setting of Manyhands. Did you mean ${nearest(name, KNOWN_SETTINGS)}?`);
+  if (name === undefined) return;
+  const meant = nearest(name, KNOWN_SETTINGS);
+  throw new SettingError(`${name} is not a setting of Manyhands. ${meant === null ? "README.md lists them." : `Did you mean ${meant}?`}`);
 }
 
 function describeIssue(name: PropertyKey | undefined): string {
@@ -160,9 +164,11 @@ function describeIssue(name: PropertyKey | undefined): string {
   return `${found[0]} is not valid. It takes ${found[1].description ?? "another value"}.`;
 }
 
-function nearest(name: string, known: readonly string[]): string {
+/** The setting that was probably meant; null when none is close. */
+function nearest(name: string, known: readonly string[]): string | null {
   const ranked = known.map((each) => ({ each, distance: editDistance(name, each) })).sort((one, other) => one.distance - other.distance);
-  return ranked[0]?.each ?? "";
+  const [first] = ranked.filter(({ each, distance }) => distance <= TYPOS_MAX || each.startsWith(`${name}_`));
+  return first?.each ?? null;
 }
 
 /** Levenshtein's: insertions, deletions and changes between two names. */

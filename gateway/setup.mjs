@@ -33,7 +33,7 @@ function install() {
   const isMissing = ([path, { version, integrity, optional }]) =>
     there[path] ? there[path].version !== version || there[path].integrity !== integrity : !optional && path !== "";
   if (!Object.entries(wanted).some(isMissing)) return;
-  say("installing packages (npm ci) …");
+  say("installing packages (npm ci), a minute or more …");
   // The build needs TypeScript, whatever NODE_ENV says.
   run("npm", ["ci", "--include=dev", "--no-audit", "--no-fund", "--loglevel=error"]);
 }

@@ -140,6 +140,7 @@ export class Streams {
         lostAt ??= Date.now();
         if (Date.now() - lostAt > STORE_LOST_MS) throw error;
         gate.closed();
+        // Called off while it waits: the loop ends by its own condition.
         await sleep(STORE_RETRY_MS, undefined, { signal }).catch(() => {});
       }
     }

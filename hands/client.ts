@@ -163,9 +163,10 @@ class Wire {
   async ask(ask: Ask, callers: AbortSignal): Promise<ToolAnswer> {
     const signal = AbortSignal.any([callers]); // One of its own: many calls may share the caller's, and each would add listeners to it.
     const lostMs = this.#options.handLostMs ?? HAND_LOST_MS;
-    let heardAt = Date.now();
+    // Never the wall clock: one that is set forward would lose a hand that is there, with its files.
+    let heardAt = performance.now();
     const heard = (): void => {
-      heardAt = Date.now();
+      heardAt = performance.now();
     };
     for (let waitMs = RETRY_MS_MIN; ; waitMs = Math.min(waitMs * 2, RETRY_MS_MAX)) {
       signal.throwIfAborted();
@@ -175,8 +176,9 @@ class Wire {
         if (signal.aborted) throw signal.reason;
         if (this.#isClosed) throw new Refusal("shutting_down", undefined, { cause: error });
         if (!(error instanceof Trouble)) throw error;
-        this.#options.log.warn({ host: ask.host, tool: ask.tool, reason: error.message, silentMs: Date.now() - heardAt }, "hand.unreachable");
-        if (Date.now() - heardAt >= lostMs) throw new Refusal("hand_lost", undefined, { detail: error.message, cause: error });
+        const silentMs = Math.round(performance.now() - heardAt);
+        this.#options.log.warn({ host: ask.host, tool: ask.tool, reason: error.message, silentMs }, "hand.unreachable");
+        if (silentMs >= lostMs) throw new Refusal("hand_lost", undefined, { detail: error.message, cause: error });
       }
       await sleep(waitMs, undefined, { signal }).catch(() => signal.throwIfAborted());
     }
@@ -255,12 +257,21 @@ async function readAnswer({ statusCode, headers, body }: Dispatcher.ResponseData
     for (const event of events) {
       const data = event.split("\n").filter((line) => line.startsWith("data:"));
       if (data.length === 0) continue;
-      const message: unknown = JSON.parse(data.map((line) => line.slice("data:".length)).join("\n"));
+      const message = parsed(data.map((line) => line.slice("data:".length)).join("\n"));
       if (typeof message === "object" && message !== null && "id" in message && (message.id === id || message.id === null)) return message;
     }
   }
   if (isStream) throw new Trouble("the stream ended before the answer came");
-  return JSON.parse(text);
+  return parsed(text);
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    // The parser's own words quote the answer, and an answer is never logged.
+    throw new Trouble("the hand host's answer was garbled");
+  }
 }
 
 function answerOf(message: unknown): ToolAnswer {

@@ -83,6 +83,7 @@ export class HandHosts {
         if (!isLost) log.warn({ url, reason }, "hand_host.unreachable");
         isLost = true;
       }
+      // Called off while it waits: the loop's condition ends it.
       await sleep(isLost ? RETRY_MS : CHECK_MS, undefined, { signal }).catch(() => {});
     }
   }

@@ -36,10 +36,10 @@ if (config.hasParentPipe) {
 }
 log.info({ url: door.url, ...host.identity() }, "process.listening");
 
-async function stop(why: string, { close, cut }: Door): Promise<void> {
+async function stop(reason: string, { close, cut }: Door): Promise<void> {
   if (isStopping) return;
   isStopping = true;
-  log.info({ why }, "process.stopping");
+  log.info({ reason }, "process.stopping");
   setTimeout(() => die(new Error("the shutdown took too long")), SHUTDOWN_MS).unref();
   close();
   await host.stop();
@@ -48,7 +48,7 @@ async function stop(why: string, { close, cut }: Door): Promise<void> {
   process.exit(0);
 }
 
-/** The host before this one may still be on its way out. */
+/** The host before this one may still be on its way out; one that stays is the operator's to end. */
 async function openLedger(): Promise<Ledger> {
   const deadline = Date.now() + LOCK_WAIT_MS;
   for (;;) {
@@ -56,7 +56,8 @@ async function openLedger(): Promise<Ledger> {
       return Ledger.open(config.dataDir, die);
     } catch (error) {
       const isBusy = error instanceof Error && "code" in error && String(error.code).startsWith("SQLITE_BUSY");
-      if (!isBusy || Date.now() >= deadline) throw error;
+      if (!isBusy) throw error;
+      if (Date.now() >= deadline) exit(`Another hand host uses ${config.dataDir}. Stop that one, or choose another MANYHANDS_DATA_DIR.`);
       await new Promise((resolve) => setTimeout(resolve, LOCK_RETRY_MS));
     }
   }
@@ -79,7 +80,7 @@ function configOrExit() {
 }
 
 function exit(says: string): never {
-  process.stderr.write(`hands: ${says}\n`);
+  process.stderr.write(`manyhands hands: ${says}\n`);
   process.exit(2);
 }
 

@@ -25,9 +25,9 @@ export class HandBinding {
     return this.#holder;
   }
 
-  /** Is there a hand that an earlier lease may have asked for something? */
-  get isBound(): boolean {
-    return this.#bound !== null;
+  /** Is there a hand that may have been asked for something? One whose announcement failed is there all the same: the next one asks again. */
+  get mayBeBound(): boolean {
+    return this.#bound !== null || this.#journal.view.hand?.state === "bound";
   }
 
   /** Announces the fence to the hand that the log names; its answer is awaited by whoever needs the hand. B1 */

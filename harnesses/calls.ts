@@ -75,10 +75,10 @@ export class Calls {
   }
 
   /** Closes every open call without asking anyone: nobody can tell what they came to. */
-  giveUp(): readonly BrainEntry[] {
+  giveUp(why: string): readonly BrainEntry[] {
     this.#queue.length = 0;
     return this.#journal.view.openCalls.map((call) =>
-      errorResult(call, call.kind === "allow" || call.answer?.result === "allow" ? tellUnknown("its worker was lost") : INTERRUPTED_TEXT),
+      errorResult(call, call.kind === "allow" || call.answer?.result === "allow" ? tellUnknown(why) : INTERRUPTED_TEXT),
     );
   }
 
@@ -128,6 +128,7 @@ export class Calls {
         this.#asked.add(call.id);
         const use = { id: call.id, name: call.name, input: call.input };
         const answer = hands.execute(this.#binding.holder, ref, use, mayRerun, leaseSignal);
+        // Awaited below; it may fail before.
         answer.catch(() => {});
         await this.#context.fault("tool-running");
         return await this.#answered(answer);
@@ -156,7 +157,7 @@ export class Calls {
   async #cancel(call: Call): Promise<{ readonly call: Call; readonly entry: BrainEntry }> {
     const placeholder = { call, entry: errorResult(call, INTERRUPTED_TEXT) };
     const mayBeRunning = this.#asked.has(call.id) || (call.fence !== this.#context.lease.fence && call.kind !== "custom");
-    if (!mayBeRunning || !this.#binding.isBound) return placeholder;
+    if (!mayBeRunning || !this.#binding.mayBeBound) return placeholder;
     const { hands, lease, leaseSignal, log } = this.#context;
     const signal = AbortSignal.any([leaseSignal, AbortSignal.timeout(CANCEL_MS)]);
     try {
@@ -203,7 +204,7 @@ export class Calls {
   /** Tells the hand host that the result is in the log; best effort, nobody waits for it. */
   #settle(id: EventId): void {
     const { hands, lease, log } = this.#context;
-    if (!this.#binding.isBound) return;
+    if (!this.#binding.mayBeBound) return;
     const signal = AbortSignal.timeout(SETTLED_MS);
     this.#binding
       .ensure()

@@ -152,6 +152,7 @@ class Host {
     const stop = aborted(controller.signal);
     try {
       const running = harness.run(turn);
+      // A harness that was stopped may still fail: its turn is over by then.
       running.catch(() => {});
       const end = await Promise.race([running, stop.promise]);
       await turn.end();
@@ -177,17 +178,19 @@ class Host {
   }
 
   #halted(halt: Halt): Ending {
-    if (halt.type === "exhausted") return this.#exhausted(halt.error, () => spanFailed(this.#view));
+    // A call that fails its turn each time would fail the next ones too: none stays open.
+    if (halt.type === "exhausted") return this.#exhausted(halt.error, "it failed again and again");
     const { id, view } = this.#session;
     return { entries: () => rescheduleEntries(id, view, halt.error), dueAt: halt.dueAt, insists: "unless_interrupted" };
   }
 
   /** Ends a turn for good: what waits is flushed, the next message starts afresh. */
-  #exhausted(error: Halt["error"], before: () => readonly BrainEntry[]): Ending {
+  #exhausted(error: Halt["error"], whyUnknown: string): Ending {
     return {
       entries: () => [
         ...(this.#view.status === "idle" ? runningEntries(this.#session) : []),
-        ...before(),
+        ...spanFailed(this.#view),
+        ...this.#calls.giveUp(whyUnknown),
         errorEntry(error, "exhausted"),
         ...appliedEntries(this.#view.waiting),
         ...this.#idle({ type: "retries_exhausted" }),
@@ -200,7 +203,7 @@ class Host {
     const { lease, log } = this.#context;
     log.error({ sessionId: lease.id, fence: lease.fence, attempt: lease.attempt }, "session.given_up");
     const error = { type: "unknown_error", message: `The session's worker failed ${lease.attempt} times in a row; the turn was ended.` } as const;
-    return this.#exhausted(error, () => [...spanFailed(this.#view), ...this.#calls.giveUp()]);
+    return this.#exhausted(error, "its worker was lost");
   }
 
   /** Closes what is open and applies what waits, in arrival order, up to the last interrupt; what came after it starts the next turn. */

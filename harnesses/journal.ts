@@ -28,6 +28,7 @@ export class Journal {
   #rung = 0;
   #waiters = new Set<() => void>();
   #hush = () => {};
+  #isClosed = false;
 
   constructor(store: SessionStore, lease: Lease, tenure: Tenure, onNews: () => void) {
     this.#store = store;
@@ -39,11 +40,18 @@ export class Journal {
 
   /** Listens, then reads to the head. */
   async open(): Promise<void> {
-    const [hush] = await Promise.all([this.#store.listen(this.#lease.id, (bell) => this.#hear(bell)), this.read()]);
-    this.#hush = hush;
+    const listening = this.#store
+      .listen(this.#lease.id, (bell) => this.#hear(bell))
+      .then((hush) => {
+        // A lease that was lost meanwhile listens to nothing.
+        if (this.#isClosed) hush();
+        else this.#hush = hush;
+      });
+    await Promise.all([listening, this.read()]);
   }
 
   close(): void {
+    this.#isClosed = true;
     this.writer.close();
     this.#hush();
   }

@@ -56,10 +56,10 @@ async function run({ redisUrl, dataDir, keysDir, leaseMs, vaultUrl, handsUrl, se
 /** Exits with 0 when all is given back; with 1 when that took too long. */
 function endWhenAsked(stop: () => Promise<void>): void {
   let isStopping = false;
-  const end = (why: string) => {
+  const end = (reason: string) => {
     if (isStopping) return;
     isStopping = true;
-    log.info({ why }, "process.stopping");
+    log.info({ reason }, "process.stopping");
     setTimeout(() => die(new Error("The shutdown took too long.")), SHUTDOWN_MS).unref();
     stop().then(() => process.exit(0), die);
   };

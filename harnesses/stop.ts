@@ -28,6 +28,7 @@ export function aborted(signal: AbortSignal): { readonly promise: Promise<never>
     if (signal.aborted) listener();
     else signal.addEventListener("abort", listener, { once: true });
   });
+  // Raced where somebody waits; elsewhere nobody has to listen.
   promise.catch(() => {});
   return { promise, off: () => signal.removeEventListener("abort", listener) };
 }

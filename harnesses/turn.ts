@@ -107,6 +107,7 @@ export class Turn implements HarnessSession {
       previews.open();
     });
     const open: OpenSpan = { ...span, previews, opening, entries, isOpened: false, streaming: null };
+    // Whoever needs it open awaits it; until then its failure is nobody's.
     opening.catch(() => {});
     this.#span = open;
     return span;

@@ -3,6 +3,7 @@
 //   A1  All or nothing: the first event that may not come refuses the request.
 //   A2  Only what the last `requires_action` idle named blocks; once each of those is answered, or an interrupt is on its way, nothing does.
 //   A3  After an interrupt every open call is as good as closed: late answers are refused.
+//   A4  At most WAITING_MAX events wait in a session; an interrupt or an answer is always taken.
 
 import type { OutsideEntry } from "./entry.ts";
 import type { ClientEvent, ClientInput } from "./events/client.ts";
@@ -11,6 +12,9 @@ import { primaryThread } from "./ids.ts";
 import { Refusal } from "./refusal.ts";
 import type { SessionRecord } from "./session.ts";
 import { lastStopOf, openCalls, pendingOf, statusOf } from "./session.ts";
+
+/** A4 */
+export const WAITING_MAX = 1_000;
 
 export interface Admission {
   readonly entries: readonly OutsideEntry[];
@@ -26,8 +30,12 @@ export function admit(record: SessionRecord, events: readonly ClientEvent[]): Ad
   const calls = new Map(openCalls(record.projection).map((call) => [call.id as string, call]));
   const answered = new Set([...calls.values()].filter((call) => call.answered !== null).map((call) => call.id as string));
   const isIdle = status === "idle" && calls.size === 0;
-  let isInterrupted = pendingOf(record.projection).some((pending) => pending.type === "user.interrupt");
+  const pending = pendingOf(record.projection);
+  let isInterrupted = pending.some(({ type }) => type === "user.interrupt");
   let onlyIdle = false;
+
+  const messages = events.filter(({ type }) => type === "user.message" || type === "system.message").length;
+  if (messages > 0 && pending.length + messages > WAITING_MAX) throw new Refusal("too_many_waiting");
 
   const stop = lastStopOf(record);
   const blocking = () => (isInterrupted || stop?.type !== "requires_action" ? [] : stop.event_ids.filter((id) => calls.has(id) && !answered.has(id)));

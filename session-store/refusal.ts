@@ -22,6 +22,7 @@ export const REFUSALS = {
   not_found: { status: 404, wire: "not_found_error", retry: "never", says: "There is no such path or object." },
   method_not_allowed: { status: 405, wire: "invalid_request_error", retry: "never", says: "The method is not allowed on this path." },
   conflict: { status: 409, wire: "conflict_error", retry: "never", says: "The request is in conflict with the present state." },
+  too_many_waiting: { status: 429, wire: "rate_limit_error", retry: "later", says: "Too many events wait in this session already." },
   too_large: { status: 413, wire: "request_too_large", retry: "never", says: "The request is over the limit." },
   shutting_down: { status: 503, wire: "overloaded_error", retry: "later", says: "This node is shutting down." },
   // hands and vault proxy

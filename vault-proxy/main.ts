@@ -42,9 +42,9 @@ function configured(): Config {
 
 async function start(): Promise<Serving> {
   const modelKeys = keys();
-  if (modelKeys.current() === null) log.warn({}, "model-key.missing");
+  if (modelKeys.current() === null) log.warn({}, "model_key.missing");
   const isLoopback = ["127.0.0.1", "localhost", "[::1]"].includes(config.modelUrl.hostname);
-  if (config.modelUrl.protocol === "http:" && !isLoopback) log.warn({}, "model-url.unencrypted");
+  if (config.modelUrl.protocol === "http:" && !isLoopback) log.warn({}, "model_url.unencrypted");
   const deadline = performance.now() + PORT_WAIT_MS;
   for (let attempt = 0; ; attempt++) {
     try {
@@ -63,13 +63,13 @@ async function start(): Promise<Serving> {
 
 function keys(): ModelKeys {
   if (config.modelKeyFile === null) return fixedKey(modelKey);
-  return keyFile(config.modelKeyFile, (reason) => log.warn({ file: config.modelKeyFile, reason }, "model-key.doubtful"));
+  return keyFile(config.modelKeyFile, (reason) => log.warn({ file: config.modelKeyFile, reason }, "model_key.doubtful"));
 }
 
 async function close(reason: string): Promise<void> {
   if (isClosing) return;
   isClosing = true;
-  log.info({ reason }, "process.closing");
+  log.info({ reason }, "process.stopping");
   setTimeout(() => process.exit(0), CLOSE_MS_MAX).unref();
   await serving.close();
   process.exit(0);

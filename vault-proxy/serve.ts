@@ -44,7 +44,7 @@ export interface Serving {
 /** Listens; rejects with the system's error (EADDRINUSE …) if it can't. */
 export async function serve(options: ServeOptions): Promise<Serving> {
   const { log, modelKeys } = options;
-  const grants = new Grants(options.grantKeyFile, (reason) => log.warn({ reason }, "grant-key.unusable"));
+  const grants = new Grants(options.grantKeyFile, (reason) => log.warn({ reason }, "grant_key.unusable"));
   const model = new ModelRoute({
     url: options.modelUrl,
     headersTimeoutMs: options.headersTimeoutMs,

@@ -8,7 +8,7 @@ import Anthropic from "@anthropic-ai/sdk";
 import { Agent, fetch as undiciFetch } from "undici";
 import type { ModelFailure, PreviewPiece, Reply } from "../harness.ts";
 import { failureOf } from "./failure.ts";
-import { isInputRefused } from "./refused.ts";
+import { refusalOf } from "./refused.ts";
 import { ReplyBuilder } from "./reply.ts";
 import type { Request } from "./request.ts";
 
@@ -20,7 +20,7 @@ const FAST_MODE = { "anthropic-beta": "fast-mode-2026-02-01" };
 export type Refused = { readonly category: string | null; readonly explanation: string | null };
 export type Answer =
   | { readonly type: "reply"; readonly reply: Reply; readonly refusal: Refused }
-  | { readonly type: "failed"; readonly failure: ModelFailure; readonly isInputRefused: boolean };
+  | { readonly type: "failed"; readonly failure: ModelFailure; readonly refused: ReturnType<typeof refusalOf> };
 
 export class ModelClient {
   readonly #clients = new Map<string, Anthropic>();
@@ -64,7 +64,7 @@ export class ModelClient {
     }
     if (builder.isComplete) return { type: "reply", reply: builder.reply(), refusal: builder.refusal };
     const failure = { type: "model_request_failed_error", message: "The model's answer was cut off.", isTransient: true } as const;
-    return { type: "failed", failure, isInputRefused: false };
+    return { type: "failed", failure, refused: null };
   }
 
   #clientOf(baseURL: string): Anthropic {
@@ -85,7 +85,7 @@ export class ModelClient {
   }
 }
 
-const failed = (error: unknown): Answer => ({ type: "failed", failure: failureOf(error), isInputRefused: isInputRefused(error) });
+const failed = (error: unknown): Answer => ({ type: "failed", failure: failureOf(error), refused: refusalOf(error) });
 
 type Fetch = typeof globalThis.fetch;
 type PooledInit = Omit<RequestInit, "dispatcher"> & { readonly dispatcher: Agent };

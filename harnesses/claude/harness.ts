@@ -28,7 +28,7 @@ async function run(session: HarnessSession, client: ModelClient, maxTokens: numb
     const request = requestOf(session.agent, tools, session.getEvents(), maxTokens);
     const answer = await client.ask(model, request, session.signal, (piece) => session.preview(span, piece));
     if (answer.type === "failed") {
-      if (answer.isInputRefused) await noteRefusal(session);
+      if (answer.refused !== null) await noteRefusal(session, answer.refused);
       if ((await session.fail(span, answer.failure)) === "stop") return { type: "stopped" };
       continue;
     }

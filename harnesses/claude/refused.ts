@@ -3,7 +3,8 @@
 //   X1  A refusal of a request's input is noted in the log. What was said or came to a result since the last reply, and could be its cause, is
 //       given as a short note from then on: pictures, documents, texts of great length.
 //   X2  What lies behind an address may be gone later: after a refusal, media by address are left out wherever they stand before it.
-//   X3  The same log gives the same entries: what was answered once, and is no address, stays as it was.
+//   X3  Where a request was too large and brought nothing of that kind since the last reply, what is older is too much: all media before it are left out.
+//   X4  The same log gives the same entries: what was answered once, and is no address, stays as it was.
 
 import { APIError } from "@anthropic-ai/sdk";
 import type { HarnessSession } from "../harness.ts";
@@ -12,7 +13,7 @@ type Entry = ReturnType<HarnessSession["getEvents"]>[number];
 type ResultBlock = Extract<Entry, { type: "agent.tool_result" }>["content"][number];
 type Text = Extract<ResultBlock, { type: "text" }>;
 
-const NOTE = { refused: "input" } as const;
+type Refusal = "input" | "size";
 /** Longer texts of a refused request are cut to TEXT_CHARS_KEPT: about a third of the smallest context window. */
 const TEXT_CHARS_MAX = 200_000;
 const TEXT_CHARS_KEPT = 20_000;
@@ -21,19 +22,22 @@ const REFUSING_STATUS = new Set([400, 413, 422]);
 const REFUSING_KINDS = new Set(["invalid_request_error", "request_too_large"]);
 
 /** Did the API refuse what the request says, so that the same request is refused again? */
-export function isInputRefused(error: unknown): boolean {
-  if (!(error instanceof APIError)) return false;
-  return error.status === undefined ? REFUSING_KINDS.has(error.type ?? "") : REFUSING_STATUS.has(error.status);
+export function refusalOf(error: unknown): Refusal | null {
+  if (!(error instanceof APIError)) return null;
+  const kind: string = error.type ?? "";
+  const isRefused = error.status === undefined ? REFUSING_KINDS.has(kind) : REFUSING_STATUS.has(error.status);
+  if (!isRefused) return null;
+  return error.status === 413 || kind === "request_too_large" ? "size" : "input";
 }
 
 /** Remembers that the request which is open now was refused. X1 */
-export const noteRefusal = (session: HarnessSession): Promise<void> => session.note(NOTE);
+export const noteRefusal = (session: HarnessSession, refused: Refusal): Promise<void> => session.note({ refused });
 
 /** The entries as they may be shown to the model after what was refused. X1 X2 X3 */
 export function withoutRefused(entries: readonly Entry[]): readonly Entry[] {
-  const last = entries.findLastIndex(isNote);
+  const last = entries.findLastIndex((entry) => noted(entry) !== null);
   if (last < 0) return entries;
-  const fates = fatesOf(entries.slice(0, last));
+  const fates = fatesOf(entries.slice(0, last + 1));
   return entries.map((entry, at) => {
     const fate = fates.get(entry.type === "log.received" ? entry.event.id : at);
     return fate === undefined ? entry : cleaned(entry, fate === "refused");
@@ -42,27 +46,49 @@ export function withoutRefused(entries: readonly Entry[]): readonly Entry[] {
 
 /**
  * What stands before the last refusal, by the id of a client's event or the place of a result: `refused` if a refusal comes before the next
- * reply. What waits has no place yet: a message stands where it is applied.
+ * reply, or if all of it was too much. What waits has no place yet: a message stands where it is applied.
  */
 function fatesOf(before: readonly Entry[]): ReadonlyMap<string | number, "refused" | "passed"> {
   const fates = new Map<string | number, "refused" | "passed">();
-  let fate: "refused" | "passed" = "refused";
-  for (let at = before.length - 1; at >= 0; at -= 1) {
-    const entry = before[at];
-    if (!entry) continue;
-    if (isNote(entry)) fate = "refused";
-    else if (entry.type === "log.reply") fate = "passed";
-    else if (entry.type === "log.applied") fates.set(entry.id, fate);
-    else if (entry.type === "log.received" && !entry.waits) fates.set(entry.event.id, fate);
-    else fates.set(at, fate);
+  const said = new Map<string, boolean>();
+  /** Since the last reply; and of these, whether any since the last refusal could be its cause. */
+  let open: (string | number)[] = [];
+  let isSuspect = false;
+  const place = (name: string | number, suspect: boolean) => {
+    fates.set(name, "passed");
+    open.push(name);
+    isSuspect ||= suspect;
+  };
+  for (const [at, entry] of before.entries()) {
+    const refused = noted(entry);
+    if (refused !== null) {
+      const isAllTooMuch = refused === "size" && !isSuspect;
+      for (const name of isAllTooMuch ? [...fates.keys()] : open) fates.set(name, "refused");
+      isSuspect = false;
+    } else if (entry.type === "log.reply") {
+      open = [];
+      isSuspect = false;
+    } else if (entry.type === "log.applied") place(entry.id, said.get(entry.id) ?? false);
+    else if (entry.type === "log.received") {
+      const suspect = "content" in entry.event && hasSuspect(entry.event.content ?? []);
+      if (entry.waits) said.set(entry.event.id, suspect);
+      else place(entry.event.id, suspect);
+    } else if (entry.type === "agent.tool_result" || entry.type === "user.custom_tool_result") place(at, hasSuspect(entry.content));
   }
   return fates;
 }
 
-function isNote(entry: Entry): boolean {
-  if (entry.type !== "log.note" || entry.harness !== "claude") return false;
+function hasSuspect(content: readonly ResultBlock[]): boolean {
+  return content.some((block) => block.type === "image" || block.type === "document" || (block.type === "text" && isLong(block)));
+}
+
+const isLong = ({ text }: Text): boolean => text.length > TEXT_CHARS_MAX;
+
+function noted(entry: Entry): Refusal | null {
+  if (entry.type !== "log.note" || entry.harness !== "claude") return null;
   const { data } = entry;
-  return typeof data === "object" && data !== null && "refused" in data && data.refused === NOTE.refused;
+  if (typeof data !== "object" || data === null || !("refused" in data)) return null;
+  return data.refused === "input" || data.refused === "size" ? data.refused : null;
 }
 
 function cleaned(entry: Entry, isRefused: boolean): Entry {
@@ -92,7 +118,7 @@ function shownOf<Block extends ResultBlock>(block: Block, isRefused: boolean): B
       return isRefused ? said(`[A ${noun} was left out: the model's API refused the request that it came in.]`) : block;
     }
     case "text":
-      if (!isRefused || block.text.length <= TEXT_CHARS_MAX) return block;
+      if (!isRefused || !isLong(block)) return block;
       return said(
         `${block.text.slice(0, TEXT_CHARS_KEPT)}\n[The rest of ${block.text.length} characters was left out: the model's API refused the request.]`,
       );

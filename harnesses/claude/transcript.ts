@@ -1,7 +1,7 @@
 // A session's log as the messages of the Messages API.
 //
 //   C1  A reply goes back block for block as it came: order, signatures, redacted data, tool input from its original JSON text. A thinking block
-//       without a signature can never validate and is left out; so are empty texts, which the API refuses.
+//       without a signature can never validate and is left out; so are empty texts and those of white space, which the API refuses.
 //   C2  The message after a reply starts with exactly one result for each of its calls, in call order; what was said follows.
 //   C3  What was said stands where it was applied. Nothing that waits is shown.
 
@@ -77,7 +77,7 @@ function replyBlocks(reply: Reply): Block[] {
   return reply.content.flatMap((block): Block[] => {
     switch (block.type) {
       case "text":
-        return block.text === "" ? [] : [{ type: "text", text: block.text }];
+        return block.text.trim() === "" ? [] : [{ type: "text", text: block.text }];
       case "thinking":
         return block.signature === "" ? [] : [{ type: "thinking", thinking: block.thinking, signature: block.signature }];
       case "redacted_thinking":

@@ -8,9 +8,9 @@ import { until } from "../support/until.ts";
 import { type AskedTurn, lastWordsOf, WireEvent } from "./wire-checkers.ts";
 
 const ANSWER_MS = 5_000;
-const GIVE_UP_MS = 60_000;
+const GIVE_UP_MS = 90_000;
 const AGAIN_MS = 50;
-const TURN_MS = 60_000;
+const TURN_MS = 90_000;
 const PAGE = 1000;
 
 const Made = z.looseObject({ id: z.string() });

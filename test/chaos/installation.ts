@@ -14,6 +14,7 @@ import { freePort, type RedisServer, startRedis } from "./redis-server.ts";
 export type Role = "node" | "gateway" | "worker" | "hands" | "vault-proxy" | "redis";
 export type StoreKind = "embedded" | "redis";
 
+const START_MS = 90_000;
 const COMMANDS = { node: "gateway", gateway: "gateway", worker: "worker", hands: "hands", "vault-proxy": "vault-proxy" } as const;
 
 export interface InstallationOptions {
@@ -37,6 +38,17 @@ export const holderOf = (store: StoreKind, point: FaultPointName): "node" | "gat
   if (store === "embedded") return "node";
   return point === "stored" ? "gateway" : "worker";
 };
+
+/** A frozen program does not notice that its parent's pipe closed. I1 */
+const started = new Set<Program>();
+process.once("exit", () => {
+  for (const program of started) program.kill("SIGKILL");
+});
+
+/** Waits until a program listens; longer than one start takes, for machines that do much else. */
+export async function isUp(program: Program): Promise<void> {
+  await program.logged("process.listening", { timeoutMs: START_MS });
+}
 
 export class Installation {
   readonly store: StoreKind;
@@ -104,7 +116,7 @@ export class Installation {
     }
     const program = this.startBeside(role, fault === undefined ? {} : { MANYHANDS_FAULT_POINT: fault });
     this.#programs.set(role, program);
-    await program.listening();
+    await isUp(program);
   }
 
   /** Starts one more program of a role, which only the caller knows: a second worker, say. */
@@ -114,6 +126,7 @@ export class Installation {
       env: { ...this.#settingsOf(role), ...env },
     });
     this.past.push(program);
+    started.add(program);
     return program;
   }
 

@@ -14,6 +14,7 @@ import { needs } from "../support/real-part.ts";
 import { seeded } from "./seed.ts";
 
 const CUTS = 3;
+const CUTS_MS = 300_000;
 
 let work = "";
 let shim = "";
@@ -74,13 +75,23 @@ needs("gcc")("a power cut", () => {
     expect(row.acknowledged).toBeGreaterThan(0);
   };
 
-  proves("log:power-cut", "of the embedded store loses nothing that was acknowledged", async () => {
-    expectKept(await cutEmbedded("full", setting("power cut, embedded")));
-  });
+  proves(
+    "log:power-cut",
+    "of the embedded store loses nothing that was acknowledged",
+    async () => {
+      expectKept(await cutEmbedded("full", setting("power cut, embedded")));
+    },
+    CUTS_MS,
+  );
 
   needs("redis-server")("of Redis", () => {
-    proves("log:power-cut", "loses nothing that was acknowledged under appendfsync always", async () => {
-      expectKept(await cutRedis("always", setting("power cut, redis")));
-    });
+    proves(
+      "log:power-cut",
+      "loses nothing that was acknowledged under appendfsync always",
+      async () => {
+        expectKept(await cutRedis("always", setting("power cut, redis")));
+      },
+      CUTS_MS,
+    );
   });
 });

@@ -1,26 +1,22 @@
 // A Redis of the test's own: a port and a folder nobody else has, killed with the test.
 
-import type { ChildProcess } from "node:child_process";
 import { spawn } from "node:child_process";
 import { randomInt } from "node:crypto";
 import { once } from "node:events";
 import { connect, createServer } from "node:net";
 import { until } from "../support/until.ts";
 
-const START_MS = 20_000;
+const START_MS = 60_000;
 const ANSWER_MS = 1_000;
 
 export type Appendfsync = "always" | "everysec";
 
 export interface RedisServer {
   readonly url: string;
-  readonly pid: number;
   /** kill -9; resolves when it is gone. */
   kill(): Promise<void>;
   /** Ends it in good order, everything on disk. */
   shutdown(): Promise<void>;
-  pause(): void;
-  resume(): void;
 }
 
 export interface RedisOptions {
@@ -47,32 +43,27 @@ export async function startRedis({ dir, port, appendfsync, env = {} }: RedisOpti
   let said = "";
   child.stdout.setEncoding("utf8").on("data", (text: string) => (said = (said + text).slice(-4000)));
   const gone = once(child, "exit");
-  await until(
-    async () => {
-      if (child.exitCode !== null || child.pid === undefined) throw new Error(`redis-server did not start:\n${said}`);
-      return (await ask(port, "PING"))?.startsWith("+PONG");
-    },
-    { timeoutMs: START_MS, what: () => `an answer of redis-server:\n${said}` },
-  );
-  return {
-    url: `redis://127.0.0.1:${port}`,
-    pid: pidOf(child),
-    kill: async () => {
-      child.kill("SIGKILL");
-      await gone;
-    },
-    shutdown: async () => {
-      child.kill("SIGTERM");
-      await gone;
-    },
-    pause: () => child.kill("SIGSTOP"),
-    resume: () => child.kill("SIGCONT"),
+  // A test that dies leaves no server behind.
+  const orphan = () => child.kill("SIGKILL");
+  process.once("exit", orphan);
+  child.once("exit", () => process.off("exit", orphan));
+  const end = async (signal: "SIGKILL" | "SIGTERM") => {
+    child.kill(signal);
+    await gone;
   };
-}
-
-function pidOf(child: ChildProcess): number {
-  if (child.pid === undefined) throw new Error("redis-server has no process id");
-  return child.pid;
+  try {
+    await until(
+      async () => {
+        if (child.exitCode !== null || child.pid === undefined) throw new Error(`redis-server did not start:\n${said}`);
+        return (await ask(port, "PING"))?.startsWith("+PONG");
+      },
+      { timeoutMs: START_MS, what: () => `an answer of redis-server:\n${said}` },
+    );
+  } catch (error) {
+    child.kill("SIGKILL");
+    throw error;
+  }
+  return { url: `redis://127.0.0.1:${port}`, kill: () => end("SIGKILL"), shutdown: () => end("SIGTERM") };
 }
 
 /** One inline command on a connection of its own; null when there is no answer. */

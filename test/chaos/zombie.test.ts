@@ -11,16 +11,22 @@ import { setStage } from "./stage.ts";
 import { freezeAgain } from "./zombie.ts";
 
 const PAUSES = 5;
+const ZOMBIES_MS = 300_000;
 
 needs("redis-server")("a worker that is frozen past its lease", () => {
-  proves("lease:stale-worker", "writes nothing and runs nothing afterwards", async () => {
-    const work = await mkdtemp(join(tmpdir(), "manyhands-zombie-"));
-    onTestFinished(() => rm(work, { recursive: true, force: true }));
-    const stage = await setStage({ work, chance: seeded("zombie") });
-    onTestFinished(() => stage.dispose());
+  proves(
+    "lease:stale-worker",
+    "writes nothing and runs nothing afterwards",
+    async () => {
+      const work = await mkdtemp(join(tmpdir(), "manyhands-zombie-"));
+      onTestFinished(() => rm(work, { recursive: true, force: true }));
+      const stage = await setStage({ work, chance: seeded("zombie") });
+      onTestFinished(() => stage.dispose());
 
-    const row = await freezeAgain(stage, PAUSES);
-    expect(row.faults).toEqual([]);
-    expect(row.pauses).toBe(PAUSES);
-  });
+      const row = await freezeAgain(stage, PAUSES);
+      expect(row.faults).toEqual([]);
+      expect(row.pauses).toBe(PAUSES);
+    },
+    ZOMBIES_MS,
+  );
 });

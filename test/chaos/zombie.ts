@@ -15,7 +15,7 @@ import type { Api } from "./api.ts";
 import { disorderOf, doubledOf, type Faults } from "./checkers.ts";
 import type { HandRelay } from "./hand-relay.ts";
 import { overtakenOf, staleAsksOf } from "./hand-relay.ts";
-import type { Installation } from "./installation.ts";
+import { type Installation, isUp } from "./installation.ts";
 import { ask, endOf, TOOLS } from "./kill.ts";
 import type { Chance } from "./seed.ts";
 
@@ -59,7 +59,7 @@ export async function freezeAgain(stage: Stage, pauses: number): Promise<ZombieR
   const faults: string[] = [];
   let staleEntries = 0;
   for (let pause = 1; pause <= pauses; pause += 1) {
-    const { name, stale, other } = await pauseThatCounts(stage);
+    const { name, stale, other } = await pauseThatCounts(stage).catch(asFault);
     staleEntries += stale.length;
     const first = [...stale, ...other][0];
     if (first !== undefined) faults.push(`pause ${pause}, ${name}: ${first}`);
@@ -73,6 +73,9 @@ export async function freezeAgain(stage: Stage, pauses: number): Promise<ZombieR
     faults: [...faults, ...taken.slice(0, 1)],
   };
 }
+
+/** What did not come to its end is a fault like any other. */
+const asFault = (error: unknown): Pause => ({ name: "not judged", stale: [], other: [String(error)] });
 
 interface Pause {
   readonly name: string;
@@ -95,7 +98,7 @@ async function pauseOnce({ installation, api, store, chance }: Stage): Promise<P
   const other = installation.program("worker");
   const zombie = installation.startBeside("worker", point === null ? {} : { MANYHANDS_FAULT_POINT: point });
   try {
-    await zombie.listening();
+    await isUp(zombie);
     other.kill("SIGSTOP");
     const asked = await ask(session);
     if (point === null) {

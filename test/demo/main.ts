@@ -51,7 +51,7 @@ async function demo(): Promise<void> {
     say(paint("yellow", "No model key is set: the agent's answers are SCRIPTED. Tools, sandbox, log and streams are the real ones."));
   } else say(`Model: ${MODEL} (DEMO_MODEL chooses another).`);
 
-  say(paint("dim", "starting vault proxy, hand host and gateway …"));
+  say(paint("dim", "Starting vault proxy, hand host and gateway …"));
   const startedAt = performance.now();
   const product = await startProduct(DATA_DIR, settings, (stop) => stopping.push(stop));
   say(`Ready after ${Math.round(performance.now() - startedAt)} ms: ${product.url}`);
@@ -148,9 +148,9 @@ function finish({ report, answer }: Outcome, csv: string | null, session: string
   const folder = relative(process.cwd(), DATA_DIR);
   say(`The session's log is kept in ${folder}/ (delete it when you like). Session ${session}`);
   say(paint("bold", "What to try next"));
-  say("  npm start                         serves on http://127.0.0.1:4100; new Anthropic({ apiKey, baseURL }) of the official SDK talks to it");
-  say("  kill -9 PID of its gateway        in the middle of a turn: it is started again, and the turn goes on from its log");
-  say("  MANYHANDS_MODEL_KEY_FILE=key.txt npm run demo    the same with a real model; its key never leaves the vault proxy");
+  say("  MANYHANDS_MODEL_KEY_FILE=key.txt npm run demo   the same with a real model; its key never leaves the vault proxy");
+  say("  npm start                                       serves on http://127.0.0.1:4100, for the official SDK: new Anthropic({ apiKey, baseURL })");
+  say("  pkill -9 -f dist/gateway/main.js                in the middle of a turn: the gateway is started again, and the turn goes on from its log");
   if (!existsSync(DATA_DIR)) throw new Error(`The log is not where it should be: ${DATA_DIR} (${product.url})`);
 }
 

@@ -43,7 +43,7 @@ export class Timeline {
       case "span.model_request_start":
         this.#askedAt = now;
         this.#firstTextMs = null;
-        return ["dim", ""];
+        return null; // Its end says how long it took.
       case "event_delta":
         this.#firstTextMs ??= Math.round(now - this.#askedAt);
         return null;

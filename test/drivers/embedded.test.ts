@@ -9,7 +9,7 @@ import { join, relative, resolve } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import Database from "libsql";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { z } from "zod";
 import { type EmbeddedOptions, openEmbeddedStore } from "../../session-store/drivers/embedded/driver.ts";
 import type { SessionId } from "../../session-store/ids.ts";
@@ -180,6 +180,18 @@ describe("the embedded store alone", () => {
     expect(codes.filter((code) => code === "store_busy")).toHaveLength(100);
     expect(codes.filter((code) => code === "session_not_found")).toHaveLength(10_000);
     await store.ping();
+  });
+
+  test("a wall clock that is set forward refuses nothing that waits", async () => {
+    const store = await openIn(await makeFolder());
+    vi.useFakeTimers({ toFake: ["Date"] });
+    onTestFinished(() => void vi.useRealTimers());
+    // Held up after the loop's poll, so that the next look for late calls comes before the answer.
+    await new Promise((resolve) => setImmediate(resolve));
+    const asked = codeOf(store.ping());
+    vi.setSystemTime(Date.now() + 3_600_000);
+    for (const until = performance.now() + 400; performance.now() < until; );
+    expect(await asked).toBe("none");
   });
 
   test("a database that fails is told as fatal, and every call is refused from then on", async () => {

@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { exportJWK, generateKeyPair } from "jose";
 import { type Logger, pino } from "pino";
 import { type HandsClient, makeHands } from "../../hands/client.ts";
+import type { Hands } from "../../hands/hand.ts";
 import { HandHost } from "../../hands/host.ts";
 import { openDoor } from "../../hands/http.ts";
 import { Ledger } from "../../hands/ledger.ts";
@@ -46,6 +47,8 @@ export interface WorkerChoice {
   readonly harness?: Harness;
   /** What this worker sees of the store. */
   readonly store?: SessionStore;
+  /** What this worker sees of the hands. */
+  readonly hands?: Hands;
 }
 
 export class TestNode {
@@ -276,7 +279,7 @@ export async function startNode(options: NodeOptions = {}): Promise<TestNode> {
     const fault = choice.fault ?? options.fault;
     return startWorker({
       store: choice.store ?? store,
-      hands,
+      hands: choice.hands ?? hands,
       mintGrant,
       vaultUrl: vault.url,
       harness: choice.harness ?? harness,

@@ -273,6 +273,19 @@ describe("a hand", () => {
     expect((await session.results()).at(-1)).toEqual({ text: expect.stringMatching(/sandbox was lost.*none/s), isError: false });
   });
 
+  test("that can't be understood ends the turn after some tries, with no call left open; the next message works", async () => {
+    await node.rest();
+    const { hands } = node;
+    await node.work({ hands: { ...hands, execute: () => Promise.reject(new Error("an answer that no schema fits")) } });
+    const session = await node.open([TOOLSET]);
+    await session.say('call bash: {"command":"echo 1"}\nsay: done');
+    expect((await session.has("session.status_idle")).entry).toMatchObject({ stop_reason: { type: "retries_exhausted" } });
+    expect(await session.results()).toEqual([{ text: expect.stringContaining("may have run"), isError: true }]);
+    await session.say("say: hello");
+    await session.has("session.status_idle", 2);
+    expect(await session.texts()).toEqual(["hello"]);
+  });
+
   test("is not touched by a turn without tools, and read-only calls overlap", async () => {
     const session = await node.open([TOOLSET]);
     await session.say("say: hi");
@@ -321,6 +334,20 @@ describe("a failing model", () => {
     expect((await session.has("session.status_idle")).entry).toMatchObject({ stop_reason: { type: "retries_exhausted" } });
     await session.say("say: next");
     await until(async () => (await session.texts()).at(-1) === "next", "the next turn");
+  });
+
+  test("that refuses a picture's address refuses only that request: the session goes on without it", async () => {
+    const session = await node.open();
+    const url = "https://example.com/gone.png";
+    const picture = { type: "image", source: { type: "url", url } } as const;
+    await session.send({ type: "user.message", content: [{ type: "text", text: 'error: 400 message="Unable to download the file"' }, picture] });
+    await session.has("session.status_idle");
+    expect(JSON.stringify(node.model.requests())).toContain(url);
+    node.model.clear();
+    await session.say("say: hello");
+    await session.has("session.status_idle", 2);
+    expect(await session.texts()).toEqual(["hello"]);
+    expect(JSON.stringify(node.model.requests())).not.toContain(url);
   });
 
   test("that asks for a long wait reschedules the session, and an interrupt frees it", async () => {

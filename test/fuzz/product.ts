@@ -4,7 +4,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { startModel } from "../support/model/server.ts";
-import { type LogLine, startProgram } from "../support/process.ts";
+import { type LogLine, ROOT, startNode } from "../support/process.ts";
 import { type FuzzReport, fuzz, WRONG_KEY } from "./run.ts";
 
 const API_KEY = "mh_canary-fuzz-api-key-0123456789";
@@ -17,11 +17,11 @@ export interface ProductReport extends FuzzReport {
   readonly code: number | null;
 }
 
-export async function fuzzProduct(options: { seed: number; requests: number; deadlineMs: number }): Promise<ProductReport> {
+/** `dist`: another build than this one's, with a rule taken out. */
+export async function fuzzProduct(options: { seed: number; requests: number; deadlineMs: number; dist?: string }): Promise<ProductReport> {
   const folder = await mkdtemp(join(tmpdir(), "manyhands-fuzz-"));
   const model = await startModel();
-  const program = startProgram("gateway/cli", {
-    args: ["start"],
+  const program = startNode([join(options.dist ?? join(ROOT, "dist"), "gateway", "cli.js"), "start"], {
     env: {
       MANYHANDS_PORT: "0",
       MANYHANDS_DATA_DIR: join(folder, "data"),

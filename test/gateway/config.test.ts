@@ -49,9 +49,11 @@ describe("settings", () => {
     expect(JSON.stringify(config)).not.toContain("canary");
   });
 
-  proves("setting:unknown-stops", "an unknown name is refused and the nearest one is suggested", () => {
+  proves("setting:unknown-stops", "an unknown name is refused, and a setting that is near it is suggested", () => {
     expect(refusalOf({ MANYHANDS_PROT: "1" })).toBe("MANYHANDS_PROT is not a setting of Manyhands. Did you mean MANYHANDS_PORT?");
     expect(refusalOf({ MANYHANDS_LEASE: "1" })).toContain("MANYHANDS_LEASE_MS");
+    expect(refusalOf({ MANYHANDS_MODEL_KEY: "canary" })).toContain("MANYHANDS_MODEL_KEY_FILE");
+    expect(refusalOf({ MANYHANDS_X: "1" })).toBe("MANYHANDS_X is not a setting of Manyhands. README.md lists them.");
   });
 
   proves("setting:unknown-stops", "a value that is not allowed is refused with what is, and is never repeated", () => {

@@ -1,3 +1,5 @@
+// Calls of tools at one hand host: once each, by the newest fence, with whatever the ledger has (hands/calls.ts).
+
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

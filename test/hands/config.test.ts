@@ -1,3 +1,5 @@
+// The hand host's settings (hands/config.ts).
+
 import { expect, it } from "vitest";
 import { readConfig } from "../../hands/config.ts";
 

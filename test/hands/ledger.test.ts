@@ -1,3 +1,5 @@
+// What the hand host's ledger keeps over a restart (hands/ledger.ts).
+
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

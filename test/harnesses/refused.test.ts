@@ -2,7 +2,7 @@
 
 import { APIError } from "@anthropic-ai/sdk";
 import { describe, expect, test } from "vitest";
-import { isInputRefused } from "../../harnesses/claude/refused.ts";
+import { refusalOf } from "../../harnesses/claude/refused.ts";
 import { requestOf } from "../../harnesses/claude/request.ts";
 import type { Entry } from "../../session-store/entry.ts";
 import type { EventId } from "../../session-store/ids.ts";
@@ -30,11 +30,7 @@ const apply = (log: TestLog, { ref, id }: { readonly ref: number; readonly id: E
 const say = (log: TestLog, ...content: Content) => apply(log, send(log, content));
 
 /** The end of a request that was refused for good. */
-const refuse = (log: TestLog) =>
-  log
-    .add({ type: "log.note", harness: "claude", data: { refused: "input" } })
-    .error("exhausted")
-    .idle();
+const refuse = (log: TestLog, refused = "input") => log.add({ type: "log.note", harness: "claude", data: { refused } }).error("exhausted").idle();
 
 function blocksOf(log: TestLog) {
   const { messages } = requestOf(agent([TOOLSET]), [], log.entries, 100);
@@ -105,6 +101,19 @@ describe("after a refused request", () => {
     expect(JSON.stringify(blocksOf(log)).length).toBeLessThan(100_000);
   });
 
+  test("that was too large though it brought only words, all older pictures are notes; if it brought pictures, only those", () => {
+    const log = new TestLog();
+    say(log, inline);
+    log.reply([]);
+    say(log, inline);
+    refuse(log, "size").message("go on");
+    expect(typesOf(log)).toEqual(["image", "text", "text"]);
+    refuse(log, "size").message("go on");
+    expect(typesOf(log)).toEqual(["text", "text", "text", "text"]);
+    say(log, inline);
+    expect(typesOf(log).at(-1)).toBe("image");
+  });
+
   test("without one, nothing is left out", () => {
     const log = new TestLog();
     say(log, inline, byUrl, pdf);
@@ -114,15 +123,15 @@ describe("after a refused request", () => {
 });
 
 test.each([
-  [400, "invalid_request_error", true],
-  [413, "request_too_large", true],
-  [undefined, "invalid_request_error", true],
-  [401, "authentication_error", false],
-  [404, "not_found_error", false],
-  [529, "overloaded_error", false],
-  [undefined, "overloaded_error", false],
-])("status %s with %s refuses the input: %s", (status, type, isRefused) => {
+  [400, "invalid_request_error", "input"],
+  [413, "request_too_large", "size"],
+  [undefined, "invalid_request_error", "input"],
+  [401, "authentication_error", null],
+  [404, "not_found_error", null],
+  [529, "overloaded_error", null],
+  [undefined, "overloaded_error", null],
+])("status %s with %s is the refusal %s", (status, type, refusal) => {
   const body = { type: "error", error: { type, message: "m" } };
   const error = status === undefined ? new APIError(undefined, body, "m", undefined) : APIError.generate(status, body, "m", new Headers());
-  expect(isInputRefused(error)).toBe(isRefused);
+  expect(refusalOf(error)).toBe(refusal);
 });

@@ -102,6 +102,28 @@ describe("the transcript", () => {
     ]);
   });
 
+  test("leaves out texts of a reply that the API gives and then refuses: empty ones, and those of white space", () => {
+    const log = new TestLog().message("go");
+    log.reply(
+      [],
+      [
+        { type: "text", text: "\n\n" },
+        { type: "text", text: " a " },
+      ],
+    );
+    log.message("on");
+    log.reply([], [{ type: "text", text: "\n" }]);
+    log.message("and on");
+    expect(transcriptOf(log.entries).map(({ content }) => content)).toEqual([
+      [{ type: "text", text: "go" }],
+      [{ type: "text", text: " a " }],
+      [
+        { type: "text", text: "on" },
+        { type: "text", text: "and on" },
+      ],
+    ]);
+  });
+
   test("shows what was said where it was applied, and nothing that waits", () => {
     const log = new TestLog().message("one").message("waits", false);
     log.add({ type: "log.received", event: { id: mintEvent(), type: "system.message", content: [{ type: "text", text: "be kind" }] }, waits: true });

@@ -25,8 +25,8 @@ import type { Line } from "./power-cut-program.ts";
 
 const WRITER_MS_MIN = 200;
 const WRITER_MS_MAX = 1_200;
-const FIRST_LINE_MS = 20_000;
-const READER_MS = 60_000;
+const FIRST_LINE_MS = 90_000;
+const READER_MS = 120_000;
 /** How long a Redis writer may still hear answers that had left before the cut. */
 const LAST_ANSWERS_MS = 200;
 

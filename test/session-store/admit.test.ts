@@ -1,7 +1,7 @@
 // Admission (session-store/admit.ts): what may be sent when.
 
 import { describe, expect, test } from "vitest";
-import { admit } from "../../session-store/admit.ts";
+import { admit, WAITING_MAX } from "../../session-store/admit.ts";
 import type { ClientEvent } from "../../session-store/events/client.ts";
 import type { EventId, Fence, SessionId } from "../../session-store/ids.ts";
 import { mintEvent, position } from "../../session-store/ids.ts";
@@ -68,6 +68,15 @@ describe("admission", () => {
 
   test("an interrupt on an idle session with nothing open is done with on receipt, as long as it stays idle", () => {
     expect(admit(record({}), [interrupt])).toEqual({ entries: [{ type: "log.received", event: interrupt, waits: false }], onlyIdle: true });
+  });
+
+  test("a session whose queue is full takes interrupts, and no more messages", () => {
+    const full = record(
+      Object.fromEntries(Array.from({ length: WAITING_MAX }, (_, i) => [`pending:${i + 1}`, { id: mintEvent(), type: "user.message" }])),
+      1,
+    );
+    expect(() => admit(full, [message])).toThrow(expect.objectContaining({ code: "too_many_waiting" }));
+    expect(admit(full, [interrupt]).entries).toHaveLength(1);
   });
 
   test("a terminated session takes nothing", () => {

@@ -1,4 +1,4 @@
-// A TCP proxy that cuts: the server has executed what came through, and the client never sees the answer.
+// A TCP proxy that cuts or swallows: the server has executed what came through, and the client never sees the answer.
 
 import { once } from "node:events";
 import { createConnection, createServer, type Socket } from "node:net";
@@ -9,6 +9,11 @@ export interface TcpProxy {
   readonly cuts: number;
   /** Cuts the connection that brings the next answer for which `pick` says yes, instead of passing the answer on. */
   cutAnswers(pick: (answer: Buffer, asked: Buffer) => boolean): void;
+  /** Swallows what the server says where `pick` says yes; the connection stays. */
+  swallowAnswers(pick: (answer: Buffer) => boolean): void;
+  /** How many answers were swallowed. */
+  readonly swallowed: number;
+  /** From now on nothing is cut and nothing swallowed. */
   passAll(): void;
   /** Cuts every connection that is open; new ones pass. */
   cutAll(): void;
@@ -20,6 +25,8 @@ export async function startTcpProxy(targetPort: number, { idleMs }: { readonly i
   const sockets = new Set<Socket>();
   let pick: ((answer: Buffer, asked: Buffer) => boolean) | null = null;
   let cuts = 0;
+  let isSwallowed: ((answer: Buffer) => boolean) | null = null;
+  let swallowed = 0;
 
   const server = createServer((client) => {
     const target = createConnection(targetPort, "127.0.0.1");
@@ -51,7 +58,8 @@ export async function startTcpProxy(targetPort: number, { idleMs }: { readonly i
         cuts += 1;
         return cut();
       }
-      client.write(chunk);
+      if (isSwallowed?.(chunk)) swallowed += 1;
+      else client.write(chunk);
     });
   }).listen(0, "127.0.0.1");
   await once(server, "listening");
@@ -66,8 +74,15 @@ export async function startTcpProxy(targetPort: number, { idleMs }: { readonly i
     cutAnswers: (next) => {
       pick = next;
     },
+    swallowAnswers: (next) => {
+      isSwallowed = next;
+    },
+    get swallowed() {
+      return swallowed;
+    },
     passAll: () => {
       pick = null;
+      isSwallowed = null;
     },
     cutAll: () => {
       for (const socket of sockets) socket.destroy();

@@ -87,7 +87,7 @@ test("it serves with a key from its environment, never tells it, and ends in ord
 test("without a key it serves all the same and its answers name the settings", async () => {
   const program = start({});
   const { url } = await program.logged("process.listening");
-  await program.logged("model-key.missing");
+  await program.logged("model_key.missing");
   const [status, text] = await speak(url);
   expect([status, JSON.parse(text).error.message]).toEqual([
     401,

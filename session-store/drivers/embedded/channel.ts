@@ -24,6 +24,7 @@ export interface ChannelHooks {
 interface Waiting {
   readonly name: CallName;
   readonly bytes: number;
+  /** On a clock that is never set: a wall clock set forward would refuse everything that waits. */
   readonly deadline: number;
   readonly settle: (answer: Answer) => void;
   isSettled: boolean;
@@ -92,7 +93,7 @@ export class Channel {
       };
       this.#worker.postMessage({ number, name, ask });
       this.#bytes += bytes;
-      this.#waiting.set(number, { name, bytes, deadline: Date.now() + deadlineMs, settle, isSettled: false });
+      this.#waiting.set(number, { name, bytes, deadline: performance.now() + deadlineMs, settle, isSettled: false });
     });
   }
 
@@ -123,7 +124,7 @@ export class Channel {
   }
 
   #refuseLate(): void {
-    const now = Date.now();
+    const now = performance.now();
     // What is late stays counted until the thread is done with it: the queue is as long as it is.
     for (const [number, waiting] of this.#waiting) if (waiting.deadline < now) refuse(number, waiting, "The store did not answer in time.");
   }

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import Anthropic from "@anthropic-ai/sdk";
 import { z } from "zod";
 import { mint } from "../../../session-store/ids.ts";
-import { Installation, type StoreKind } from "../../chaos/installation.ts";
+import { Installation, rolesOf, type StoreKind } from "../../chaos/installation.ts";
 import { WireEvent } from "../../chaos/wire-checkers.ts";
 import { type ModelOptions, type ScriptedModel, startModel } from "../../support/model/server.ts";
 import { until } from "../../support/until.ts";
@@ -16,6 +16,8 @@ export interface StageOptions {
   readonly leaseMs?: number;
   /** Settings of the installation's programs. */
   readonly env?: Readonly<Record<string, string>>;
+  /** A Redis of the caller's own, which the programs use in place of the installation's. */
+  readonly redisUrl?: string;
   readonly model?: ModelOptions;
 }
 
@@ -52,13 +54,15 @@ export class Stage {
     this.#work = work;
   }
 
-  /** Everything up; `start: false` leaves the starting to the caller. */
-  static async open({ store = "embedded", leaseMs = LEASE_MS, env = {}, model: play = {} }: StageOptions = {}): Promise<Stage> {
+  /** Everything up. */
+  static async open({ store = "embedded", leaseMs = LEASE_MS, env = {}, redisUrl, model: play = {} }: StageOptions = {}): Promise<Stage> {
     const work = await mkdtemp(join(tmpdir(), "manyhands-case-"));
     const model = await startModel(play);
-    const stage = new Stage(await Installation.make({ store, work, modelUrl: model.url, leaseMs, env }), model, work);
+    const settings = redisUrl === undefined ? env : { ...env, REDIS_URL: redisUrl };
+    const stage = new Stage(await Installation.make({ store, work, modelUrl: model.url, leaseMs, env: settings }), model, work);
     try {
-      await stage.installation.startMissing();
+      if (redisUrl === undefined) await stage.installation.startMissing();
+      else for (const role of rolesOf(store)) if (role !== "redis") await stage.installation.start(role);
     } catch (error) {
       await stage.close();
       throw error;
