@@ -1,6 +1,6 @@
 // Runs the calls of a session in its hand, and makes of each exactly one result.
 //
-//   C1  Calls start in call order, one at a time; only read-only ones overlap.
+//   C1  Calls start in call order, one at a time; only read-only ones overlap, at most OVERLAP_MAX of them.
 //   C2  A result is appended as it comes, by whoever claims the call first: its own run, or an interrupt that closes it.
 //   C3  A call of an earlier lease is asked for again under its id: the hand host answers with what it knows and never runs it twice (M1).
 //   C4  What may have run and can't be told is said so; only read-only and idempotent tools are run again.
@@ -20,6 +20,8 @@ import { wellFormed } from "./well-formed.ts";
 /** How long an interrupt waits for a hand to end a call. */
 const CANCEL_MS = 5_000;
 const SETTLED_MS = 5_000;
+/** Well below the calls that a hand lets wait. C1 */
+const OVERLAP_MAX = 16;
 
 const LOST: Outcome = { type: "unknown", reason: "its sandbox was lost, with the files in it" };
 const LOST_BEFORE = "The sandbox was lost and its files are gone; this ran in a new one.";
@@ -95,6 +97,7 @@ export class Calls {
       const isReadOnly = this.#toolOf(call)?.isReadOnly ?? false;
       const running = [...this.#running.values()];
       if (running.length > 0 && !(isReadOnly && running.every((one) => one.isReadOnly))) return;
+      if (running.length >= OVERLAP_MAX) return;
       this.#queue.shift();
       const done = this.#run(call).finally(() => {
         this.#running.delete(call.id);

@@ -14,6 +14,16 @@ export const PROMISES = {
   "wait:survives": "A session that waits for an answer waits on the same calls after everything died, and an interrupt always frees it.",
   "lease:stale-worker": "A worker that was frozen past its lease writes nothing and runs nothing afterwards.",
   "room:borders": "A room imports only the rooms that it may; a harness imports its contract and nothing above it.",
+  "send:once": "A send that is repeated under its idempotency key, at once or after a crash, is one message and one turn.",
+  "interrupt:closes": "An interrupt ends what runs within seconds, and nothing offers or runs those calls again.",
+  "history:exact": "What the model said goes back to it block for block, signatures included, whatever died in between.",
+  "model:bounded":
+    "A model that is overloaded or silent is asked again a bounded number of times, never sooner than it said, and the session goes on afterwards.",
+  "picture:harmless": "No picture ends a session: it goes to the model as one that its API takes, or as a short note.",
+  "text:whole": "Half a character never reaches a log or the model.",
+  "prompt:stable": "Tools and system prompt are the same bytes at every request, across turns, crashes and sessions of one agent.",
+  "stream:resumes": "A stream that is resumed from the last event it showed brings every later one, once, in order, on any gateway.",
+  "redis:returns": "When Redis comes back, streams and turns go on within ten seconds, with nothing lost.",
 } as const;
 
 export type PromiseId = keyof typeof PROMISES;

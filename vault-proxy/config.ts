@@ -23,7 +23,7 @@ const NAMES_OF_OTHERS = new Set([
 ]);
 
 const port = z.coerce.number().int().min(0).max(65_535);
-const ms = z.coerce.number().int().min(1).max(3_600_000);
+const ms = z.coerce.number().int().min(1).max(600_000);
 
 const Environment = z.strictObject({
   MANYHANDS_VAULT_PORT: port.default(0),
@@ -32,7 +32,7 @@ const Environment = z.strictObject({
   MANYHANDS_KEYS_DIR: z.string().min(1).optional(),
   MANYHANDS_MODEL_KEY_FILE: z.string().min(1).optional(),
   MANYHANDS_MODEL_HEADERS_TIMEOUT_MS: ms.default(120_000),
-  MANYHANDS_MODEL_IDLE_TIMEOUT_MS: ms.default(300_000),
+  MANYHANDS_MODEL_IDLE_TIMEOUT_MS: ms.default(90_000),
   MANYHANDS_PARENT_PIPE: z.enum(["0", "1"]).default("0"),
   MANYHANDS_LOG_LEVEL: z.enum(["fatal", "error", "warn", "info", "debug", "trace", "silent"]).default("info"),
   ANTHROPIC_BASE_URL: z

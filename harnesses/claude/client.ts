@@ -13,7 +13,8 @@ import { ReplyBuilder } from "./reply.ts";
 import type { Request } from "./request.ts";
 
 /** From the request's last byte to the answer's head: a long prompt is read first. */
-const HEADERS_MS = 120_000;
+/** As IDLE_MS of the harness: the vault proxy gives up sooner. */
+const HEADERS_MS = 660_000;
 const CONNECTIONS_MAX = 256;
 const FAST_MODE = { "anthropic-beta": "fast-mode-2026-02-01" };
 
@@ -76,7 +77,7 @@ export class ModelClient {
       // Each request brings its own grant.
       authToken: "grant",
       maxRetries: 0,
-      timeout: HEADERS_MS * 2,
+      timeout: HEADERS_MS,
       logLevel: "off",
       fetch: pooled(this.#agent),
     });

@@ -13,7 +13,8 @@ export interface ClaudeOptions {
 }
 
 const MAX_TOKENS = 16_384;
-const IDLE_MS = 90_000;
+/** The vault proxy ends a silent answer long before; this is for a proxy that is silent itself. */
+const IDLE_MS = 660_000;
 
 export function claudeHarness(options: ClaudeOptions = {}): Harness {
   const client = new ModelClient(options.idleMs ?? IDLE_MS);

@@ -1,61 +1,21 @@
-// The chat example as people use it: the product with a scripted model, the example's programs, and a real browser.
+// The chat example's page as people use it: the product with a scripted model, the example's server, and a real browser.
 
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 import type { Live, Item as Shown } from "../examples/chat/items.ts";
 import { Browser, type Page } from "../support/browser.ts";
 import { freePort } from "../support/free-port.ts";
-import { type ScriptedModel, startModel } from "../support/model/server.ts";
-import { type Program, startProgram } from "../support/process.ts";
 import { needs } from "../support/real-part.ts";
 import { until } from "../support/until.ts";
+import { API_KEY, type ChatKit, startChatKit, WAIT_MS } from "./chat-kit.ts";
 
-/** Real programs and a browser, on a machine that has other things to do. */
-const WAIT_MS = 90_000;
-vi.setConfig({ testTimeout: 240_000, hookTimeout: 240_000 });
-
-const MODEL_KEY = "sk-ant-chat-test";
-const API_KEY = "mh_chat-example-0123456789";
-
-let folder: string;
-let model: ScriptedModel;
-let product: Program;
-let settings: Record<string, string>;
-const programs: Program[] = [];
-
-function start(entry: string, options: Parameters<typeof startProgram>[1]): Program {
-  const program = startProgram(entry, options);
-  programs.push(program);
-  return program;
-}
-
+let kit: ChatKit;
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), "manyhands-chat-"));
-  model = await startModel({ key: MODEL_KEY });
-  product = start("gateway/cli", {
-    args: ["start"],
-    env: {
-      MANYHANDS_PORT: "0",
-      MANYHANDS_DATA_DIR: join(folder, "data"),
-      MANYHANDS_LEASE_MS: "3000",
-      MANYHANDS_API_KEY: API_KEY,
-      ANTHROPIC_BASE_URL: model.url,
-      ANTHROPIC_API_KEY: MODEL_KEY,
-    },
-  });
-  const keyFile = join(folder, "api.key");
-  await writeFile(keyFile, `${API_KEY}\n`, { mode: 0o600 });
-  const { url } = await product.logged("launcher.ready", { timeoutMs: WAIT_MS });
-  settings = { CHAT_URL: String(url), CHAT_KEY_FILE: keyFile, CHAT_PORT: "0" };
+  kit = await startChatKit();
 });
-afterAll(async () => {
-  for (const program of programs.reverse()) await program[Symbol.asyncDispose]();
-  await model.close();
-  await rm(folder, { recursive: true, force: true, maxRetries: 5 });
-});
+afterAll(() => kit.close());
 
 type Item = Shown | Live | { readonly type: "conversation"; readonly id: string };
 
@@ -66,7 +26,7 @@ needs("chromium")("the chat page", () => {
   let url: string;
   let pages: Page[];
   beforeAll(async () => {
-    url = await start("test/examples/chat/web", { env: settings }).listening("chat-web");
+    url = await kit.start("test/examples/chat/web").listening("chat-web");
     browser = await Browser.launch();
   });
   afterAll(() => browser.close());
@@ -221,11 +181,11 @@ needs("chromium")("the chat page", () => {
     const question = lines("repeat: 60 steady\\u{20}", "token_delay: 50", "chunk: 7");
     await ask(page, question);
     await typed(page);
-    const restarts = product.linesOf("child.started", { child: "gateway" }).length;
-    process.kill(Number(product.linesOf("child.started", { child: "gateway" }).at(-1)?.pid), "SIGKILL");
+    const restarts = kit.product.linesOf("child.started", { child: "gateway" }).length;
+    process.kill(Number(kit.product.linesOf("child.started", { child: "gateway" }).at(-1)?.pid), "SIGKILL");
     await until(async () => (await stateOf(page)) === "Connecting …", { timeoutMs: WAIT_MS, what: "a page that notices" });
     expect(await page.evaluate(`document.querySelector(".typing")`)).toBeNull();
-    await product.logged("child.started", { fields: { child: "gateway" }, after: restarts, timeoutMs: WAIT_MS });
+    await kit.product.logged("child.started", { fields: { child: "gateway" }, after: restarts, timeoutMs: WAIT_MS });
     await shows(page, [
       ["words user", "say: Before."],
       ["words agent", "Before."],
@@ -238,7 +198,7 @@ needs("chromium")("the chat page", () => {
     const page = await open();
     await ask(page, lines("wait: 1500", 'call current_time: {"timezone": "Europe/Paris"}', "echo: In Paris:"));
     await page.goto("about:blank");
-    await until(() => model.requests({ contains: "Europe/Paris" }).length >= 2, { timeoutMs: WAIT_MS, what: "the model that was told the time" });
+    await until(() => kit.model.requests({ contains: "Europe/Paris" }).length >= 2, { timeoutMs: WAIT_MS, what: "the model that was told the time" });
     await page.goto(url);
     await until(async () => (await rowsOf(page)).at(-1)?.[0] === "words agent", { timeoutMs: WAIT_MS, what: "the answer" });
     const [, call, answer] = await rowsOf(page);
@@ -280,7 +240,7 @@ needs("chromium")("the chat page", () => {
   test("the server does nothing for another site, under another name, or for a cookie that it did not make", async () => {
     const message = JSON.stringify({ text: "say: no", key: "key-of-a-test" });
     const send = (headers: Record<string, string>) => statusOf(`${url}/messages`, { "content-type": "application/json", ...headers }, message);
-    const before = model.stats().total;
+    const before = kit.model.stats().total;
     expect(await send({ origin: "http://evil.example" })).toBe(403);
     expect(await send({})).toBe(403);
     expect(await send({ origin: "http://evil.example", host: "evil.example" })).toBe(421);
@@ -290,7 +250,7 @@ needs("chromium")("the chat page", () => {
     expect(
       await statusOf(`${url}/interrupt`, { origin: url, "content-type": "application/json", cookie: "chat=c2Vzbl8x" }, `{"key":"key-of-a-test"}`),
     ).toBe(410);
-    expect(model.stats().total).toBe(before);
+    expect(kit.model.stats().total).toBe(before);
     const page = await fetch(url);
     expect(page.headers.get("content-security-policy")).toContain("default-src 'none'; script-src 'self'");
     for (const file of ["", "chat.mjs", "chat.css"]) expect(await (await fetch(`${url}/${file}`)).text()).not.toContain(API_KEY);
@@ -322,7 +282,7 @@ needs("chromium")("the chat page", () => {
 
   test("when the web server dies, the page comes back to its conversation, nothing doubled", async () => {
     const port = String(await freePort());
-    const serve = () => start("test/examples/chat/web", { env: { ...settings, CHAT_PORT: port } });
+    const serve = () => kit.start("test/examples/chat/web", { CHAT_PORT: port });
     const server = serve();
     const page = await browser.open(await server.listening("chat-web"));
     pages.push(page);
@@ -372,46 +332,3 @@ function statusOf(url: string, headers: Record<string, string>, body: string): P
     sent.end(body);
   });
 }
-
-describe("the chat at a terminal", () => {
-  const chat = () => start("test/examples/chat/main", { env: settings });
-  const says = (program: Program, text: string) =>
-    until(() => program.stdout.includes(text), { timeoutMs: WAIT_MS, what: () => `${text} in:\n${program.stdout}\n${program.stderr}` });
-
-  test("shows answers, calls and results, and asks before a command runs", async () => {
-    const program = chat();
-    program.type("say: Hello.");
-    await says(program, "Hello.");
-    program.type('call bash: {"command": "echo from the sandbox"}');
-    await says(program, "May bash run? y/n");
-    program.type("what?");
-    await says(program, "Please answer y or n first");
-    program.type("y");
-    await says(program, "  from the sandbox");
-    program.type("/quit");
-    expect((await program.exit()).code).toBe(0);
-    expect(program.stdout.match(/Hello\./g)?.length).toBe(1);
-  });
-
-  test("answers its own tool, and answers what was asked before its input ended", async () => {
-    const program = chat();
-    program.type('call current_time: {"timezone": "Asia/Tokyo"}');
-    await says(program, "current_time Asia/Tokyo");
-    program.closePipe();
-    expect((await program.exit(WAIT_MS)).code).toBe(0);
-    expect(program.stdout).toMatch(/ {2}\w+, \d+ \w+ 20\d\d at .*GMT\+9 \(20/);
-  });
-
-  test("Ctrl-C interrupts the turn, and quits when there is none", async () => {
-    const program = chat();
-    const asked = model.stats().total;
-    program.type("say: Working on it.\\n");
-    await says(program, "Working on it.");
-    program.type("wait: 60000");
-    await until(() => model.stats().total >= asked + 2, { timeoutMs: WAIT_MS, what: "a model that works" });
-    program.kill("SIGINT");
-    await says(program, "interrupted");
-    program.kill("SIGINT");
-    expect((await program.exit()).code).toBe(0);
-  });
-});

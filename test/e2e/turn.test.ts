@@ -77,6 +77,16 @@ describe("a turn", () => {
     expect(node.model.requests()).toHaveLength(2);
   });
 
+  test("runs any number of read-only calls of one reply", async () => {
+    const session = await node.open([TOOLSET]);
+    const reads = Array.from({ length: 80 }, () => 'call glob: {"pattern":"*"}').join("\n");
+    await session.say(`call bash: {"command":"echo a > f"}\n---\n${reads}\nsay: done`);
+    await session.idle();
+    const results = await session.results();
+    expect(results).toHaveLength(81);
+    expect(new Set(results.slice(1).map(({ text }) => text.trim()))).toEqual(new Set(["/workspace/f"]));
+  });
+
   test("applies messages that came while it ran before the next model request, without an idle in between", async () => {
     const session = await node.open();
     await session.say("wait: 200\nsay: first");

@@ -30,6 +30,7 @@ describe("settings", () => {
       hasOwnModelAddress: false,
       leaseMs: 15_000,
       sessionsMax: 64,
+      keepAliveMs: 15_000,
       vaultPort: 0,
       handsPort: 0,
       parentPipe: false,

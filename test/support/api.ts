@@ -7,6 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import Anthropic from "@anthropic-ai/sdk";
 import pino from "pino";
+import { harden } from "../../gateway/listen.ts";
 import { makeServer } from "../../gateway/server.ts";
 import { openEmbeddedStore } from "../../session-store/drivers/embedded/driver.ts";
 import { noFault } from "../../session-store/fault-point.ts";
@@ -71,6 +72,7 @@ export async function startApi(
     }
     server.app(request, response);
   });
+  harden(http);
   await new Promise<void>((resolve) => http.listen(0, "127.0.0.1", resolve));
   const url = `http://127.0.0.1:${(http.address() as AddressInfo).port}`;
   return {

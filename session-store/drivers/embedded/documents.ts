@@ -63,7 +63,7 @@ function putOne(sql: Sql, workspace: string, write: WriteText): DocumentText {
     id,
     revision: write.replaces + 1,
     created_at: createdAt,
-    updated_at: Math.max(Date.now(), before?.updated_at ?? createdAt),
+    updated_at: before ? Math.max(Date.now(), before.updated_at) : createdAt,
     is_archived: write.isArchived ? 1 : 0,
     body,
   };

@@ -9,6 +9,7 @@ import { seeded } from "../../chaos/seed.ts";
 import { WireEvent } from "../../chaos/wire-checkers.ts";
 import { FrameReader } from "../../support/frames.ts";
 import { freePort } from "../../support/free-port.ts";
+import { proves } from "../../support/proves.ts";
 import { needs } from "../../support/real-part.ts";
 import { startRedis, type TestRedis } from "../../support/redis.ts";
 import { startTcpProxy, type TcpProxy } from "../../support/tcp-proxy.ts";
@@ -98,7 +99,8 @@ needs("redis-server")("with two gateways on one Redis, one of them behind a line
     }
   }
 
-  test(
+  proves(
+    "stream:resumes",
     "two thousand events with twenty drops come once each, in order, by Last-Event-ID and by list and stream",
     async () => {
       const chance = seeded("resumed stream");

@@ -6,6 +6,7 @@
 import { randomUUID } from "node:crypto";
 import Anthropic from "@anthropic-ai/sdk";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { proves } from "../../support/proves.ts";
 import { startTcpProxy, type TcpProxy } from "../../support/tcp-proxy.ts";
 import { type CaseSession, Stage, stopsOf } from "./stage.ts";
 
@@ -81,7 +82,7 @@ describe.concurrent("a send under a key", () => {
   });
 });
 
-test("a send under a key whose gateway was killed before it answered is one message", async () => {
+proves("send:once", "a send under a key whose gateway was killed before it answered is one message", async () => {
   const session = await stage.session();
   const { installation, client } = stage;
   const key = randomUUID();

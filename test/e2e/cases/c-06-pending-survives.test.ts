@@ -6,6 +6,7 @@
 import Anthropic from "@anthropic-ai/sdk";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { z } from "zod";
+import { proves } from "../../support/proves.ts";
 import { asking, type CaseSession, LOOK_UP, Stage, stopsOf, textOf } from "./stage.ts";
 
 const SCRIPT = [
@@ -63,7 +64,7 @@ const statusOf = (sent: Promise<unknown>): Promise<number> =>
     (error: unknown) => (error instanceof Anthropic.APIError ? (error.status ?? 0) : Promise.reject(error)),
   );
 
-test("calls that wait are answered after crashes before, between and after the answers; each runs once", async () => {
+proves("wait:survives", "calls that wait are answered after crashes before, between and after the answers; each runs once", async () => {
   const { session, first, custom, second } = await pending();
   const before = await session.events();
   await crash();

@@ -5,6 +5,7 @@
 
 import Anthropic from "@anthropic-ai/sdk";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { proves } from "../../support/proves.ts";
 import { asking, type CaseSession, errorsOf, LOOK_UP, Stage, stopsOf, TOOLSET, textOf } from "./stage.ts";
 
 const STOPPED_MS = 5_000;
@@ -109,7 +110,7 @@ describe.concurrent("an interrupt", () => {
   });
 });
 
-test("what an interrupt closed is offered to nobody, also not after everything was started again", async () => {
+proves("interrupt:closes", "what an interrupt closed is offered to nobody, also not after everything was started again", async () => {
   const [inTool, waiting] = [await stage.session([TOOLSET]), await stage.session([LOOK_UP])];
   await Promise.all([inTool.say(`call bash: ${LONG}\n---\nsay: never`), waiting.say("call look_up: {}\n---\nsay: never")]);
   await Promise.all([inTool.has("agent.tool_use"), waiting.has("session.status_idle")]);

@@ -5,10 +5,10 @@
 
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { FaultPointName } from "../../../session-store/fault-point.ts";
-import { danglingSpansOf, disorderedEventsOf, unpairedCallsOf } from "../../chaos/wire-checkers.ts";
-import { Stage, stopsOf, TOOLSET } from "./stage.ts";
+import { danglingSpansOf, disorderedEventsOf, unpairedCallsOf, type WireEvent } from "../../chaos/wire-checkers.ts";
+import { type CaseSession, Stage, stopsOf, TOOLSET } from "./stage.ts";
 
-const POINTS: readonly FaultPointName[] = ["model-streaming", "reply-stored", "tool-running", "result-stored", "before-finish"];
+const POINTS: readonly FaultPointName[] = ["model-streaming", "reply-stored", "tool-running", "result-stored"];
 const SCRIPT =
   'token_delay: 5\nsay: two calls, side by side\ncall bash: {"command":"echo one; sleep 0.3"}\ncall bash: {"command":"echo two"}\n---\nsay: done';
 
@@ -18,11 +18,14 @@ beforeAll(async () => {
 });
 afterAll(() => stage.close());
 
+/** Sessions that went on, as they were then. */
+const past: { readonly session: CaseSession; readonly events: readonly WireEvent[] }[] = [];
+
 for (const point of POINTS) {
-  test(`killed at ${point}, told to continue, and started once more`, async () => {
+  test(`killed at ${point} and told to continue`, async () => {
     const session = await stage.session([TOOLSET]);
     const { installation } = stage;
-    await installation.stop("node");
+    await installation.kill("node");
     await installation.start("node", point);
     await session.say(SCRIPT);
     await installation.reached("node", point);
@@ -36,14 +39,20 @@ for (const point of POINTS) {
     expect([...unpairedCallsOf(events), ...danglingSpansOf(events), ...disorderedEventsOf(events)]).toEqual([]);
     expect(stopsOf(events).at(-1)).toBe("end_turn");
     expect(session.requests().filter(({ rejected }) => rejected !== null)).toEqual([]);
+    past.push({ session, events });
+  });
+}
 
-    const asked = session.requests().length;
-    await stage.restart("node");
+test("started once more, nothing is added, and each takes another turn", async () => {
+  expect(past).toHaveLength(POINTS.length);
+  const asked = past.map(({ session }) => session.requests().length);
+  await stage.restart("node");
+  for (const [at, { session, events }] of past.entries()) {
     expect(await session.settled()).toEqual(events);
     expect(await session.turn("say: and again")).toBe("and again");
     const after = await session.events();
     expect(after.slice(0, events.length)).toEqual(events);
     expect(after.slice(events.length).filter(({ type }) => type.includes("tool"))).toEqual([]);
-    expect(session.requests()).toHaveLength(asked + 1);
-  });
-}
+    expect(session.requests()).toHaveLength((asked[at] ?? 0) + 1);
+  }
+});

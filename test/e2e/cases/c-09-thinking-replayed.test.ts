@@ -8,9 +8,10 @@ import type { FaultPointName } from "../../../session-store/fault-point.ts";
 import type { ModelRequest } from "../../support/model/request.ts";
 import { redact, sign } from "../../support/model/rules.ts";
 import type { Step } from "../../support/model/script.ts";
+import { proves } from "../../support/proves.ts";
 import { type CaseSession, Stage, TOOLSET } from "./stage.ts";
 
-const HOLDS: readonly FaultPointName[] = ["reply-stored", "tool-running", "result-stored"];
+const HOLDS: readonly FaultPointName[] = ["reply-stored", "result-stored"];
 
 /** Thinking between the calls of one reply, which a script's lines can't say. */
 const MIXED: Step = {
@@ -48,10 +49,10 @@ function play({ messages }: ModelRequest): Step | null {
 const repliesTo = (session: CaseSession) => session.lastRequest().messages.flatMap(({ role, content }) => (role === "assistant" ? [content] : []));
 
 for (const point of HOLDS) {
-  test(`a reply goes back as it came after a crash at ${point}, after a retry, and in later turns`, async () => {
+  proves("history:exact", `a reply goes back as it came after a crash at ${point}, after a retry, and in later turns`, async () => {
     const session = await stage.session([TOOLSET]);
     const { installation } = stage;
-    await installation.stop("node");
+    await installation.kill("node");
     await installation.start("node", point);
     await session.say(SCRIPT);
     await installation.reached("node", point);

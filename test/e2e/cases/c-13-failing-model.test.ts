@@ -5,6 +5,7 @@
 // NousResearch/hermes-agent#109234, superduck-ai/open-managed-agents#251
 
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { proves } from "../../support/proves.ts";
 import { type CaseSession, errorsOf, Stage, stopsOf } from "./stage.ts";
 
 const SILENCE_MS = 1_500;
@@ -74,7 +75,7 @@ describe("twenty sessions that are limited at once", () => {
     });
 
   // The first wait is short enough to be waited for by its worker, the second one gives the session back until it is due.
-  test("wait as long as each was told to, and do not come back together", async () => {
+  proves("model:bounded", "wait as long as each was told to, and do not come back together", async () => {
     const asked = [...Array.from({ length: 14 }, () => 3), ...Array.from({ length: 6 }, () => 6)];
     const sessions = await Promise.all(asked.map(() => stage.session()));
     await Promise.all(sessions.map((session, at) => session.say(`error: 429 times=1 retry_after=${asked[at]}\nsay: ${WORDS}`)));

@@ -4,6 +4,7 @@
 // anthropics/claude-code#69927 and #56064, elizaOS/eliza#18079
 
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { proves } from "../../support/proves.ts";
 import { type CaseSession, Stage, TOOLSET, textOf } from "./stage.ts";
 
 const EMOJI = "😀";
@@ -32,7 +33,7 @@ async function expectWhole(session: CaseSession): Promise<void> {
 const call = (tool: string, input: string) => `call ${tool}: ${input}\n---\nsay: seen`;
 
 describe.concurrent("tool output", () => {
-  test("with an emoji across both ends of what is left out", async () => {
+  proves("text:whole", "with an emoji across both ends of what is left out", async () => {
     const session = await stage.session([TOOLSET]);
     const long = `${"x".repeat(9_999)}${EMOJI.repeat(50_001)}y`;
     await session.turn(`call write: ${JSON.stringify({ file_path: "long.txt", content: long })}\n---\n${call("bash", '{"command":"cat long.txt"}')}`);

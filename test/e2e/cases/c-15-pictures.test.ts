@@ -9,6 +9,7 @@ import type Anthropic from "@anthropic-ai/sdk";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { z } from "zod";
 import { JPEG, png } from "../../support/pictures.ts";
+import { proves } from "../../support/proves.ts";
 import { type CaseSession, LOOK_UP, type ModelBlock, Stage, TOOLSET } from "./stage.ts";
 
 const MB = 1024 * 1024;
@@ -74,7 +75,7 @@ async function put(session: CaseSession, files: Readonly<Record<string, Buffer>>
 const readAll = (names: readonly string[]) => names.map((name) => `call read: {"file_path":"${name}"}`).join("\n");
 
 describe("pictures in files", () => {
-  test("are shown, or said to be no use", async () => {
+  proves("picture:harmless", "are shown, or said to be no use", async () => {
     const session = await stage.session([TOOLSET]);
     const entries = Object.entries(FILES);
     await put(session, Object.fromEntries(entries.map(([name, [bytes]]) => [name, bytes])));

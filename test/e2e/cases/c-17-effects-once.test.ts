@@ -6,6 +6,7 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { FaultPointName } from "../../../session-store/fault-point.ts";
 import { effectsBelow } from "../../chaos/kill.ts";
+import { proves } from "../../support/proves.ts";
 import { until } from "../../support/until.ts";
 import { type CaseSession, resultsIn, Stage, stopsOf, TOOLSET, textOf } from "./stage.ts";
 
@@ -24,7 +25,7 @@ const toldIn = (session: CaseSession) =>
 
 async function holdAt(point: FaultPointName, session: CaseSession, script: string): Promise<void> {
   const { installation } = stage;
-  await installation.stop("node");
+  await installation.kill("node");
   await installation.start("node", point);
   await session.say(script);
   await installation.reached("node", point);
@@ -53,7 +54,7 @@ test("a hand that is killed in a call: the effect happened once, and the model i
   expect(toldIn(session)).toEqual([{ text: expect.stringMatching(/may have run/), isError: true }]);
 });
 
-test("brain and hand killed together in a call: the same, and later turns don't run it either", async () => {
+proves("tool:at-most-once", "brain and hand killed together in a call: the same, and later turns don't run it either", async () => {
   const session = await stage.session([TOOLSET]);
   await holdAt("tool-running", session, count(session, "sleep 30"));
   await until(async () => (await counted(session)) === 1);

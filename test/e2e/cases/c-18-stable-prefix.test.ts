@@ -5,6 +5,7 @@
 
 import { createHash } from "node:crypto";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { proves } from "../../support/proves.ts";
 import { LOOK_UP, type ModelBody, Stage, TOOLSET } from "./stage.ts";
 
 const TURNS = 20;
@@ -26,7 +27,7 @@ const markersIn = (body: ModelBody) => JSON.stringify(body).split('"cache_contro
 const bareMessages = ({ messages }: ModelBody): readonly string[] =>
   messages.map((message) => JSON.stringify(message, (name, value: unknown) => (name === "cache_control" ? undefined : value)));
 
-test("twenty turns, a hand-over and a crash give one prefix", async () => {
+proves("prompt:stable", "twenty turns, a hand-over and a crash give one prefix", async () => {
   const session = await stage.session([TOOLSET, LOOK_UP], { system: SYSTEM });
   for (let turn = 1; turn <= TURNS; turn += 1) {
     if (turn === 8) {

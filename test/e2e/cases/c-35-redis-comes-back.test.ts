@@ -6,6 +6,7 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { danglingSpansOf, disorderedEventsOf, unpairedCallsOf, WireEvent } from "../../chaos/wire-checkers.ts";
 import { FrameReader } from "../../support/frames.ts";
+import { proves } from "../../support/proves.ts";
 import { needs } from "../../support/real-part.ts";
 import { startRedis, type TestRedis } from "../../support/redis.ts";
 import { until } from "../../support/until.ts";
@@ -15,7 +16,7 @@ const BACK_MS = 10_000;
 const SILENCE_MS = 8_000;
 const TURN_MS = 90_000;
 const STOPPED_MS = 5_000;
-const STEPS = 80;
+const STEPS = 50;
 
 /** A turn that writes something every few hundred milliseconds, for longer than the troubles take. */
 const SCRIPT = `${Array.from({ length: STEPS }, (_, step) => `call bash: {"command":"sleep 0.2; echo ${step} >> steps.txt; echo ${step}"}`).join("\n---\n")}\n---\ncall bash: {"command":"grep -c . steps.txt"}\necho: steps`;
@@ -33,7 +34,8 @@ needs("redis-server")("a Redis that goes away", () => {
     await redis.stop();
   });
 
-  test(
+  proves(
+    "redis:returns",
     "and comes back: two streams and the turn go on, and nothing is lost",
     async () => {
       const session = await stage.session([TOOLSET]);
