@@ -36,9 +36,10 @@ export interface SandboxDriver {
   open(folder: string, isAdopted: boolean, session?: string): Sandbox;
   /**
    * Removes what this host's sandboxes left outside of their folders and no hand owns; tried again at every sweep. Gives the hands of which
-   * something still runs. Once before the first `open`, `isStart`: what is left of an earlier run of the host can't be at work then.
+   * something still runs; null: not all of it could be done, and it is to be tried again soon. Once before the first `open`, `isStart`: what is left
+   * of an earlier run of the host can't be at work then.
    */
-  sweep?(isOwned: (hand: string) => boolean, isStart: boolean): Promise<readonly string[]>;
+  sweep?(isOwned: (hand: string) => boolean, isStart: boolean): Promise<readonly string[] | null>;
   /** Removes what a hand has outside of its folder. False: it can't be done now, and the folder must stay. */
   remove?(hand: string): Promise<boolean>;
 }

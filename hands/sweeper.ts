@@ -76,7 +76,8 @@ export class Sweeper {
     let isClean = true;
     const released = ledger.hands().filter((row) => row.state === "releasing" && driver.takes.includes(row.driver));
     for (const { hand } of released) isClean = (await this.remove(hand)) && isClean;
-    await driver.sweep?.((hand) => this.#isOwned(hand), false);
+    const swept = await driver.sweep?.((hand) => this.#isOwned(hand), false);
+    if (swept === null) isClean = false;
     for (const [hand, sandbox] of sandboxes) {
       const since = sandbox.idleSince();
       if (since === null || Date.now() - since < idleMs) continue;

@@ -13,6 +13,8 @@ export const PROMISES = {
   "tool:at-most-once": "A tool that is not safe to repeat runs at most once a use, whatever dies; what may have run is said so.",
   "wait:survives": "A session that waits for an answer waits on the same calls after everything died, and an interrupt always frees it.",
   "lease:stale-worker": "A worker that was frozen past its lease writes nothing and runs nothing afterwards.",
+  "hand:walled": "A command in a container reaches no network, no file of the host and nothing of another session, and takes no more than its share.",
+  "hand:reclaimed": "Whatever dies and whatever the container engine answers, in the end exactly the containers of live hands are there.",
   "room:borders": "A room imports only the rooms that it may; a harness imports its contract and nothing above it.",
   "send:once": "A send that is repeated under its idempotency key, at once or after a crash, is one message and one turn.",
   "interrupt:closes": "An interrupt ends what runs within seconds, and nothing offers or runs those calls again.",

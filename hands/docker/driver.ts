@@ -59,16 +59,16 @@ export async function dockerDriver(options: DockerOptions): Promise<SandboxDrive
       try {
         const found = await listContainers(engine, host);
         const isWanted = ({ hand, isRunning }: (typeof found)[number]) => isOwned(hand) && (isRunning || !isStart);
+        const running = found.filter((each) => isWanted(each) && each.isRunning).map(({ hand }) => hand);
+        if (isStart) for (const hand of running) left.add(hand);
         for (const orphan of found.filter((each) => !isWanted(each))) {
           await removeContainer(engine, orphan.id);
           log.info({ hand: orphan.hand, container: orphan.id.slice(0, 12) }, "container.orphan_removed");
         }
-        const running = found.filter((each) => isWanted(each) && each.isRunning).map(({ hand }) => hand);
-        if (isStart) for (const hand of running) left.add(hand);
         return running;
       } catch (error) {
         log.warn({ reason: worded(error) }, "container.sweep_failed");
-        return [];
+        return null;
       }
     },
     async remove(hand) {
@@ -86,7 +86,7 @@ export async function dockerDriver(options: DockerOptions): Promise<SandboxDrive
 }
 
 /** D3 */
-export class Room {
+class Room {
   readonly #sandboxes: ReadonlySet<DockerSandbox>;
   readonly #max: number;
 
@@ -106,7 +106,7 @@ export class Room {
 }
 
 /** Lets a few through at a time; the rest wait in order. What passes it has deadlines of its own, so every wait ends. */
-export class Gate {
+class Gate {
   #free: number;
   readonly #waiting: (() => void)[] = [];
 

@@ -2,7 +2,7 @@
 //
 //   F1  A frame may be cut anywhere by what carries it; a length over the limit breaks the line for good, because what follows can't be trusted.
 
-export const FRAME_BYTES_MAX = 64 * 1024 * 1024;
+const FRAME_BYTES_MAX = 64 * 1024 * 1024;
 const LENGTH_BYTES = 4;
 
 export function frame(value: unknown): Buffer {

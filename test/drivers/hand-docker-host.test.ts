@@ -8,6 +8,7 @@ import { LABEL } from "../../hands/docker/container.ts";
 import type { Holder, Outcome } from "../../hands/hand.ts";
 import { type Fence, mintSession } from "../../session-store/ids.ts";
 import { type EngineDoor, engine, ensureImage, IMAGE_MS, openEngineDoor, removeAll } from "../support/docker.ts";
+import { proves } from "../support/proves.ts";
 import { ENGINE_SOCKET, needs } from "../support/real-part.ts";
 import { type HostProcess, makePlace, type Place } from "./hand-host.ts";
 
@@ -54,44 +55,49 @@ needs("docker")("a hand host with containers", () => {
   };
   const folders = (of: Place) => readdirSync(join(of.dataDir, "hands/sandboxes")).sort();
 
-  it("is killed with five sandboxes, three of them given back while it was down: exactly the two live ones are left, and go on", async () => {
-    const here = place();
-    const before = await start(here);
-    const hands = here.client();
-    const all = await Promise.all([1, 2, 3, 4, 5].map(() => newHand(hands)));
-    expect(await containers(before)).toEqual([]);
-    await Promise.all(all.map(({ bash }) => bash("first", "A=lost; echo kept > file")));
-    expect(await containers(before)).toHaveLength(5);
-    const [one, two, ...gone] = all;
-    if (one === undefined || two === undefined) throw new Error("no hands");
-    const cut = one.bash("cut", "touch started; (setsid sleep 3600 &); sleep 3600");
-    const started = join(here.dataDir, "hands/sandboxes", one.ref.hand, "workspace/started");
-    await expect.poll(() => existsSync(started), { timeout: 20_000 }).toBe(true);
-    // Given back, as far as the ledger, when the host dies: the engine does not remove anything in time.
-    const released = gone.map(({ holder, ref }) => hands.release(holder.session, ref.host, never));
-    await before.end("SIGKILL");
-    const after = await start(here);
-    await Promise.all(released);
-    expect(await cut).toEqual({ type: "unknown", reason: "the hand host was restarted while it ran" });
+  proves(
+    "hand:reclaimed",
+    "a host killed with five containers, three of them given back, comes back to exactly the two live ones",
+    async () => {
+      const here = place();
+      const before = await start(here);
+      const hands = here.client();
+      const all = await Promise.all([1, 2, 3, 4, 5].map(() => newHand(hands)));
+      expect(await containers(before)).toEqual([]);
+      await Promise.all(all.map(({ bash }) => bash("first", "A=lost; echo kept > file")));
+      expect(await containers(before)).toHaveLength(5);
+      const [one, two, ...gone] = all;
+      if (one === undefined || two === undefined) throw new Error("no hands");
+      const cut = one.bash("cut", "touch started; (setsid sleep 3600 &); sleep 3600");
+      const started = join(here.dataDir, "hands/sandboxes", one.ref.hand, "workspace/started");
+      await expect.poll(() => existsSync(started), { timeout: 20_000 }).toBe(true);
+      // Given back, as far as the ledger, when the host dies: the engine does not remove anything in time.
+      const released = gone.map(({ holder, ref }) => hands.release(holder.session, ref.host, never));
+      await before.end("SIGKILL");
+      const after = await start(here);
+      await Promise.all(released);
+      expect(await cut).toEqual({ type: "unknown", reason: "the hand host was restarted while it ran" });
 
-    await expect
-      .poll(async () => (await containers(after)).map(({ hand }) => hand).sort(), { timeout: 30_000 })
-      .toEqual([one.ref.hand, two.ref.hand].sort());
-    expect(folders(here)).toEqual([one.ref.hand, two.ref.hand].sort());
-    const adopted = await containers(after);
-    // What ran under the host that died does not go on.
-    const left = async () =>
-      (await engine.getContainer(adopted.find(({ hand }) => hand === one.ref.hand)?.id ?? "").top({ ps_args: "-eo comm" })).Processes.flat();
-    await expect.poll(async () => (await left()).filter((name: string) => name === "sleep"), { timeout: 20_000 }).toHaveLength(1);
-    for (const { bash } of [one, two]) {
-      expect(textOf(await bash("second", "cat file; echo [$A]", 2))).toBe("shell restarted; files kept\nkept\n[]");
-      expect(textOf(await bash("third", "echo on", 2))).toBe("on");
-    }
-    expect((await containers(after)).map(({ id }) => id).sort()).toEqual(adopted.map(({ id }) => id).sort());
-    expect(await after.end("SIGTERM")).toBe(0);
-    expect(await containers(after)).toEqual([]);
-    expect(folders(here)).toEqual([one.ref.hand, two.ref.hand].sort());
-  }, 180_000);
+      await expect
+        .poll(async () => (await containers(after)).map(({ hand }) => hand).sort(), { timeout: 30_000 })
+        .toEqual([one.ref.hand, two.ref.hand].sort());
+      expect(folders(here)).toEqual([one.ref.hand, two.ref.hand].sort());
+      const adopted = await containers(after);
+      // What ran under the host that died does not go on.
+      const left = async () =>
+        (await engine.getContainer(adopted.find(({ hand }) => hand === one.ref.hand)?.id ?? "").top({ ps_args: "-eo pid,comm" })).Processes.flat();
+      await expect.poll(async () => (await left()).filter((name: string) => name === "sleep"), { timeout: 20_000 }).toHaveLength(1);
+      for (const { bash } of [one, two]) {
+        expect(textOf(await bash("second", "cat file; echo [$A]", 2))).toBe("shell restarted; files kept\nkept\n[]");
+        expect(textOf(await bash("third", "echo on", 2))).toBe("on");
+      }
+      expect((await containers(after)).map(({ id }) => id).sort()).toEqual(adopted.map(({ id }) => id).sort());
+      expect(await after.end("SIGTERM")).toBe(0);
+      expect(await containers(after)).toEqual([]);
+      expect(folders(here)).toEqual([one.ref.hand, two.ref.hand].sort());
+    },
+    180_000,
+  );
 
   it("removes containers that no hand of its ledger owns, also when the engine refuses at first", async () => {
     door = await openEngineDoor();
@@ -107,7 +113,7 @@ needs("docker")("a hand host with containers", () => {
     const after = await start(here);
     expect(await containers(after)).toHaveLength(1);
     door.decide = () => "pass";
-    await expect.poll(() => containers(after), { timeout: 45_000 }).toEqual([]);
+    await expect.poll(() => containers(after), { timeout: 20_000 }).toEqual([]);
     await expect(stray.inspect()).rejects.toMatchObject({ statusCode: 404 });
   }, 120_000);
 

@@ -89,7 +89,7 @@ export async function removeAll(host: string): Promise<void> {
 export const containerOf = (folder: string) => engine.getContainer(nameOf(basename(folder)));
 
 /** What becomes of a request: it passes, is refused, or is carried out and then answered with an error. */
-export type Fate = "pass" | "refuse" | "fail-after";
+type Fate = "pass" | "refuse" | "fail-after";
 
 export interface EngineDoor {
   readonly socketPath: string;
