@@ -8,7 +8,7 @@ import { chmod, copyFile, lstat, mkdir, mkdtemp, open, readdir, readlink, realpa
 import { tmpdir } from "node:os";
 import { basename, dirname, join } from "node:path";
 import { promisify } from "node:util";
-import { type Engine, within } from "./engine.ts";
+import { type Engine, statusOf, within } from "./engine.ts";
 import { DOOR_FOLDER, RUNNER_FOLDER } from "./protocol.ts";
 
 const REQUIRED = ["bash", "coreutils"];
@@ -83,11 +83,27 @@ export async function buildImage(engine: Engine, name: string): Promise<BuiltIma
     // No path twice: the engine refuses that.
     const own = (await readdir(extras, { recursive: true })).map((path) => `/${path}`).filter((path) => !listed.has(path));
     const trees = [await writeTree(scratch, "/", [...listed]), await writeTree(scratch, extras, own)];
+    const before = await idOf(engine, name);
     const id = await within(PACK_MS, () => importTrees(engine, name, trees));
+    // Its predecessor has no name any more; where a container still needs it, it stays.
+    if (before !== null && before !== id) await engine.getImage(before).remove().catch(ignoreAnswered);
     return { id, files: files.size, missed: MISSED.filter((each) => !installed.has(each)) };
   } finally {
     await rm(scratch, { recursive: true, force: true });
   }
+}
+
+async function idOf(engine: Engine, name: string): Promise<string | null> {
+  try {
+    return (await engine.getImage(name).inspect()).Id;
+  } catch (error) {
+    if (statusOf(error) === 404) return null;
+    throw error;
+  }
+}
+
+function ignoreAnswered(error: unknown): void {
+  if (statusOf(error) === null) throw error;
 }
 
 async function installedPackages(): Promise<Set<string>> {

@@ -16,5 +16,23 @@ it("knows the other programs' settings, and refuses a name that is nobody's", ()
 
 it("says which value can't be used", () => {
   expect(() => readConfig({ MANYHANDS_HANDS_PORT: "70000" })).toThrow(/^MANYHANDS_HANDS_PORT: /);
-  expect(() => readConfig({ MANYHANDS_SANDBOX: "docker" })).toThrow("docker sandboxes are not available");
+  expect(() => readConfig({ MANYHANDS_SANDBOX: "jail" })).toThrow("MANYHANDS_SANDBOX");
+  expect(() => readConfig({ DOCKER_HOST: "ssh://elsewhere" })).toThrow("DOCKER_HOST: unix:///a/path or tcp://name:port");
+  expect(() => readConfig({ MANYHANDS_DOCKER_MEMORY_MB: "1" })).toThrow("MANYHANDS_DOCKER_MEMORY_MB");
+});
+
+it("takes an engine's address and limits", () => {
+  const { docker, sandbox } = readConfig({
+    MANYHANDS_SANDBOX: "docker",
+    DOCKER_HOST: "tcp://127.0.0.1:2375",
+    MANYHANDS_DOCKER_CPUS: "0.5",
+    MANYHANDS_DOCKER_PIDS: "64",
+  });
+  expect(sandbox).toBe("docker");
+  expect(docker).toEqual({
+    engine: { host: "127.0.0.1", port: 2375 },
+    image: "manyhands-hand",
+    limits: { memoryMb: 1024, pids: 64, cpus: 0.5, tmpMb: 256 },
+    containersMax: 32,
+  });
 });
