@@ -1,5 +1,6 @@
 // What a person at a terminal is told when an installation has started: where it is, what runs, and what only stands in for the real thing.
 
+import { existsSync } from "node:fs";
 import type { Config } from "./config.ts";
 
 export interface Started {
@@ -37,6 +38,8 @@ export function standIns(config: Config, sandbox: string): readonly string[] {
     );
   if (!config.hasModelKey && config.vaultUrl === undefined)
     said.push("no model key: turns will end with an error that names MANYHANDS_MODEL_KEY_FILE. Put the key into a file and name it there.");
+  if (config.modelKeyFile !== undefined && !existsSync(config.modelKeyFile))
+    said.push(`no model key yet: there is no file ${config.modelKeyFile}. Turns end with an error until it is there; no restart is needed.`);
   if (config.redisUrl === undefined) said.push("embedded store: one node only. REDIS_URL chooses Redis, for as many nodes as you like.");
   if (!isLoopback(config.host)) said.push(`listening on ${config.host} without TLS: put a proxy that speaks TLS in front of it.`);
   return said;

@@ -92,6 +92,7 @@ export interface Config {
   readonly redisUrl?: string;
   /** C3 */
   readonly hasModelKey: boolean;
+  readonly modelKeyFile?: string;
   readonly hasOwnModelAddress: boolean;
   readonly leaseMs: number;
   /** How many sessions a worker drives at a time. */
@@ -131,6 +132,7 @@ export function readConfig(env: Environment = process.env): Config {
     ...given("apiKey", settings.MANYHANDS_API_KEY),
     sandbox: settings.MANYHANDS_SANDBOX,
     ...given("redisUrl", settings.REDIS_URL),
+    ...given("modelKeyFile", settings.MANYHANDS_MODEL_KEY_FILE),
     hasModelKey: settings.MANYHANDS_MODEL_KEY_FILE !== undefined || settings.ANTHROPIC_API_KEY !== undefined,
     hasOwnModelAddress: settings.ANTHROPIC_BASE_URL !== undefined,
     leaseMs: settings.MANYHANDS_LEASE_MS,

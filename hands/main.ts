@@ -1,8 +1,8 @@
 // The program `hands`: the hand host of one machine.
 
-import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { pino } from "pino";
+import { readKeyFile } from "../session-store/key-file.ts";
 import { chooseDriver, SandboxUnavailable } from "./choose.ts";
 import { ConfigError, readConfig } from "./config.ts";
 import { HandHost } from "./host.ts";
@@ -77,9 +77,8 @@ async function driverOrExit(): Promise<SandboxDriver> {
 
 async function handKey(): Promise<string> {
   const file = join(config.keysDir, "hand.key");
-  const key = (await readFile(file, "utf8").catch(() => "")).trim();
-  if (key === "") exit(`no hand key: ${file} is missing or empty`);
-  return key;
+  const key = await readKeyFile(file);
+  return key.type === "key" ? key.text : exit(`no hand key: ${file} ${key.why}`);
 }
 
 function configOrExit() {

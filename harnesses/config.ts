@@ -23,8 +23,7 @@ const webAddress = () => z.url({ protocol: /^https?$/ }).describe("an http:// or
 const Settings = z.strictObject({
   REDIS_URL: z
     .url({ protocol: /^rediss?$/ })
-    .optional()
-    .describe("a redis:// or rediss:// address"),
+    .describe("a redis:// or rediss:// address; over the embedded store it is the gateway that drives sessions"),
   MANYHANDS_DATA_DIR: z.string().max(4096).default(".manyhands").describe("a folder"),
   MANYHANDS_KEYS_DIR: z.string().max(4096).optional().describe("a folder"),
   MANYHANDS_VAULT_URL: webAddress(),
@@ -45,8 +44,7 @@ const Settings = z.strictObject({
 });
 
 export interface Config {
-  /** Absent: the embedded store in the data folder, which has one owner. */
-  readonly redisUrl?: string;
+  readonly redisUrl: string;
   readonly dataDir: string;
   readonly keysDir: string;
   readonly vaultUrl: string;
@@ -70,7 +68,7 @@ export function readConfig(env: Readonly<Record<string, string | undefined>> = p
   if (settings.MANYHANDS_FAULT_POINT !== undefined && settings.NODE_ENV !== "test") throw new SettingError(describe("MANYHANDS_FAULT_POINT"));
   const dataDir = resolve(settings.MANYHANDS_DATA_DIR);
   return Object.freeze({
-    ...(settings.REDIS_URL === undefined ? {} : { redisUrl: settings.REDIS_URL }),
+    redisUrl: settings.REDIS_URL,
     dataDir,
     keysDir: settings.MANYHANDS_KEYS_DIR === undefined ? join(dataDir, "keys") : resolve(settings.MANYHANDS_KEYS_DIR),
     vaultUrl: settings.MANYHANDS_VAULT_URL.replace(/\/+$/, ""),

@@ -1,6 +1,5 @@
 // The program `worker`: takes due sessions from the store and drives them.
 
-import { readFile } from "node:fs/promises";
 import { hostname } from "node:os";
 import { join } from "node:path";
 import { pino } from "pino";
@@ -8,6 +7,7 @@ import { makeHands } from "../hands/client.ts";
 import { HandHosts } from "../hands/directory.ts";
 import { armFaultPoint, noFault } from "../session-store/fault-point.ts";
 import { checkInstallation } from "../session-store/installation.ts";
+import { readKeyFile } from "../session-store/key-file.ts";
 import { openStore } from "../session-store/open.ts";
 import { Refusal } from "../session-store/refusal.ts";
 import { type Config, readConfig, SettingError } from "./config.ts";
@@ -34,7 +34,7 @@ await run(config).catch((error: unknown) => {
 async function run({ redisUrl, dataDir, keysDir, leaseMs, vaultUrl, handsUrl, sessionsMax, faultPoint }: Config): Promise<void> {
   const handKey = await keyOrExit("hand.key");
   await keyOrExit("grant.private.jwk");
-  const store = await openStore({ ...(redisUrl === undefined ? {} : { redisUrl }), dataDir, leaseMs, log });
+  const store = await openStore({ redisUrl, dataDir, leaseMs, log });
   await checkInstallation(store, keysDir);
   const hosts = new HandHosts({ store, url: handsUrl, log });
   const hands = makeHands({ resolve: (id) => hosts.resolve(id), local: { url: handsUrl }, handKey, log });
@@ -81,8 +81,8 @@ function configOrExit(): Config {
 
 async function keyOrExit(name: string): Promise<string> {
   const file = join(config.keysDir, name);
-  const key = (await readFile(file, "utf8").catch(() => "")).trim();
-  return key === "" ? exit(`The key file ${file} is missing or empty.`) : key;
+  const key = await readKeyFile(file);
+  return key.type === "key" ? key.text : exit(`The key file ${file} ${key.why}.`);
 }
 
 function exit(says: string): never {

@@ -113,6 +113,11 @@ describe("the banner", () => {
     for (const word of ["no security boundary", "MANYHANDS_MODEL_KEY_FILE", "REDIS_URL", "without TLS"]) expect(said).toContain(word);
   });
 
+  test("a model key's file that is not there yet is said so", () => {
+    const config = readConfig({ MANYHANDS_MODEL_KEY_FILE: "/nowhere/model.key", REDIS_URL: "redis://127.0.0.1" });
+    expect(standIns(config, "docker")).toEqual([expect.stringContaining("there is no file /nowhere/model.key")]);
+  });
+
   test("with a key, on Redis, only the sandbox is one", () => {
     const config = readConfig({ ANTHROPIC_API_KEY: "canary", REDIS_URL: "redis://user:canary@127.0.0.1" });
     expect(standIns(config, "virtual")).toHaveLength(1);
