@@ -4,6 +4,7 @@ import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
+import { KNOWN_SETTINGS } from "../../session-store/settings.ts";
 import { readConfig, takeModelKey } from "../../vault-proxy/config.ts";
 import { keyFile } from "../../vault-proxy/model-key.ts";
 
@@ -23,6 +24,18 @@ describe("settings", () => {
   test("a name of ours that nobody knows stops it, one of another program's does not", () => {
     expect(() => readConfig({ MANYHANDS_VALUT_PORT: "1" })).toThrow("unknown setting: MANYHANDS_VALUT_PORT");
     expect(readConfig({ MANYHANDS_PORT: "4100", PATH: "/bin" }).port).toBe(0);
+  });
+
+  test("every setting of this project is known to it", () => {
+    const refused = KNOWN_SETTINGS.filter((name) => {
+      try {
+        readConfig({ [name]: "1" });
+        return false;
+      } catch (error) {
+        return String(error).includes("unknown setting");
+      }
+    });
+    expect(refused).toEqual([]);
   });
 
   test.each([
