@@ -129,7 +129,17 @@ export const Session = name(
     deployment_id: text.nullable(),
     metadata,
     budget: z.null(),
-    outcome_evaluations: z.array(z.unknown()),
+    outcome_evaluations: z.array(
+      z.strictObject({
+        type: z.literal("outcome_evaluation"),
+        outcome_id: text,
+        description: text,
+        iteration: count,
+        result: z.enum(["pending", "running", "evaluating", "satisfied", "max_iterations_reached", "failed", "interrupted"]),
+        explanation: text.nullable(),
+        completed_at: time.nullable(),
+      }),
+    ),
     usage: Usage,
     stats,
     ...own,

@@ -30,6 +30,20 @@ export interface LogApplied {
   readonly id: EventId;
 }
 
+/** The outcome that the event `id` defined is taken up here: from here on the agent knows of it and works toward it. */
+export interface LogOutcome {
+  readonly type: "log.outcome";
+  readonly id: EventId;
+  readonly outcome_id: string;
+}
+
+/** A grader's answer within the evaluation `span` that held no verdict: what it took counts all the same. */
+export interface LogGrading {
+  readonly type: "log.grading";
+  readonly span: EventId;
+  readonly usage: ModelUsage;
+}
+
 /** A block of a model reply, as it must go back to the model. Tool input is the original JSON text. */
 export type ReplyBlock =
   | { readonly type: "text"; readonly text: string; readonly citations?: unknown }

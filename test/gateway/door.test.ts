@@ -172,8 +172,8 @@ describe("bodies", () => {
       [`/v1/sessions/${id}`, { vault_ids: null }, "vault_ids: can't be changed after the session was created"],
       [
         `/v1/sessions/${id}/events`,
-        { events: [{ type: "user.define_outcome", description: "d" }] },
-        "events.0: `user.define_outcome` is not supported",
+        { events: [{ type: "user.define_outcome", description: "d", rubric: { type: "file", file_id: "f" } }] },
+        "events.0.rubric: `file` rubrics are not supported: there are no files here yet",
       ],
       [
         `/v1/sessions/${id}/events`,

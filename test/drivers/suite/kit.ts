@@ -5,7 +5,7 @@ import type { Lease } from "../../../session-store/due.ts";
 import type { BrainEntry, OutsideEntry, Stored } from "../../../session-store/entry.ts";
 import { NO_USAGE } from "../../../session-store/events/brain.ts";
 import type { ClientInput } from "../../../session-store/events/client.ts";
-import { waits } from "../../../session-store/events/client.ts";
+import { eventOf, waits } from "../../../session-store/events/client.ts";
 import type { AgentSnapshot, LogCreated } from "../../../session-store/events/log.ts";
 import type { EventId, Position, SessionId } from "../../../session-store/ids.ts";
 import { mint, mintEvent, mintSession, position } from "../../../session-store/ids.ts";
@@ -61,7 +61,7 @@ export const created = (fields: Partial<LogCreated> = {}): LogCreated => ({
 });
 
 function received(input: ClientInput, id: EventId = mintEvent()): Extract<OutsideEntry, { type: "log.received" }> {
-  return { type: "log.received", event: { ...input, id }, waits: waits(input) };
+  return { type: "log.received", event: eventOf(id, input), waits: waits(input) };
 }
 export const message = (text = "hello", id?: EventId) => received({ type: "user.message", content: [{ type: "text", text }] }, id);
 export const interrupt = () => received({ type: "user.interrupt" });
