@@ -13,6 +13,8 @@ import { filled, type Operation, operationsOf, type Parameter } from "../support
 const SAMPLES = 2;
 const TIMEOUT_MS = 120_000;
 
+const OUTCOME = { type: "user.define_outcome", description: "d", rubric: { type: "text", content: "r" } };
+
 /** How a refusal sounds that speaks of the form of a request. */
 const OF_FORM =
   /Extra inputs|Field required|Invalid (input|option|string|URL|key)|Too (big|small)|Unrecognized|must be an? (integer|RFC)|must be from/;
@@ -179,9 +181,11 @@ test("what is answered is what the document says, field for field", { timeout: T
     "agents.update": { description: "d", metadata: { k: "v" } },
     "environments.create": { name: newName(), config: { type: "self_hosted" } },
     "environments.update": { description: "d" },
-    "sessions.create": { ...made, initial_events: [say("x")] },
+    "sessions.create": { ...made, initial_events: [say("x"), OUTCOME] },
     "sessions.update": { title: "u", agent: { tools: [], mcp_servers: [] } },
-    "sessions.events.send": { events: [{ type: "user.interrupt" }, say("x"), { type: "system.message", content: [{ type: "text", text: "x" }] }] },
+    "sessions.events.send": {
+      events: [{ type: "user.interrupt" }, OUTCOME, say("x"), { type: "system.message", content: [{ type: "text", text: "x" }] }],
+    },
   };
   const last = ["environments.archive", "agents.archive", "sessions.archive"];
   const ordered = operations.toSorted((one, other) => last.indexOf(one.id) - last.indexOf(other.id));

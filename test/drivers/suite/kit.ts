@@ -64,6 +64,8 @@ function received(input: ClientInput, id: EventId = mintEvent()): Extract<Outsid
   return { type: "log.received", event: eventOf(id, input), waits: waits(input) };
 }
 export const message = (text = "hello", id?: EventId) => received({ type: "user.message", content: [{ type: "text", text }] }, id);
+export const outcome = (id?: EventId) =>
+  received({ type: "user.define_outcome", description: "a report", rubric: { type: "text", content: "good" } }, id);
 export const interrupt = () => received({ type: "user.interrupt" });
 export const answer = (call: EventId) => received({ type: "user.custom_tool_result", custom_tool_use_id: call, content: [] });
 export const confirmation = (call: EventId, result: "allow" | "deny" = "allow") =>
@@ -104,7 +106,9 @@ export const reply = (): BrainEntry => ({
 /** The entry by which a brain takes up what was received. */
 export function applies(stored: Stored): BrainEntry {
   if (stored.entry.type !== "log.received") throw new Error(`not received: ${stored.entry.type}`);
-  return { type: "log.applied", ref: stored.position, id: stored.entry.event.id };
+  const { event } = stored.entry;
+  if (event.type === "user.define_outcome") return { type: "log.outcome", id: event.id, outcome_id: event.outcome_id };
+  return { type: "log.applied", ref: stored.position, id: event.id };
 }
 
 /** Makes a session; due at once when it is told something. */
