@@ -86,7 +86,7 @@ export interface ToolDescriptor {
   readonly isReadOnly: boolean;
   /** Run twice is the same as run once. */
   readonly isIdempotent: boolean;
-  readonly source: "hand" | "custom";
+  readonly source: "hand" | "web" | "custom";
 }
 
 export interface Reply {

@@ -105,11 +105,19 @@ export interface ToolConfig {
   readonly enabled: boolean;
   readonly permission_policy: { readonly type: "always_allow" | "always_ask" | "auto" };
 }
+/** Where a web tool may go (contract §9.1); the lists exclude each other. */
+export interface WebSettings {
+  readonly allowed_domains?: readonly string[];
+  readonly blocked_domains?: readonly string[];
+  readonly max_content_tokens?: number | null;
+  readonly user_location?: object | null;
+  readonly url_sources?: null;
+}
 export type AgentTool =
   | {
       readonly type: "agent_toolset_20260401";
       readonly default_config: ToolConfig;
-      readonly configs: readonly (ToolConfig & { readonly name: string })[];
+      readonly configs: readonly (ToolConfig & WebSettings & { readonly name: string })[];
     }
   | {
       readonly type: "mcp_toolset";

@@ -163,7 +163,14 @@ test("each query is taken or refused as the document says, and no other name is 
 
 test("what is answered is what the document says, field for field", { timeout: TIMEOUT_MS }, async () => {
   const tools = [
-    { type: "agent_toolset_20260401", configs: [{ name: "bash", permission_policy: { type: "always_ask" } }] },
+    {
+      type: "agent_toolset_20260401",
+      configs: [
+        { name: "bash", permission_policy: { type: "always_ask" } },
+        { name: "web_fetch", blocked_domains: ["a.example"], max_content_tokens: 1 },
+        { name: "web_search", user_location: { type: "approximate", city: "Oslo" } },
+      ],
+    },
     { type: "mcp_toolset", mcp_server_name: "s", configs: [{ name: "t", enabled: false }] },
     { type: "custom", name: "look_up", description: "d", input_schema: { type: "object" } },
   ];
