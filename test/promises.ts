@@ -17,6 +17,7 @@ export const PROMISES = {
   "hand:reclaimed": "Whatever dies and whatever the container engine answers, in the end exactly the containers of live hands are there.",
   "room:borders": "A room imports only the rooms that it may; a harness imports its contract and nothing above it.",
   "send:once": "A send that is repeated under its idempotency key, at once or after a crash, is one message and one turn.",
+  "outcome:one-result": "An evaluation that has begun comes to one result, whatever dies meanwhile; the work that it judges is not done twice.",
   "interrupt:closes": "An interrupt ends what runs within seconds, and nothing offers or runs those calls again.",
   "history:exact": "What the model said goes back to it block for block, signatures included, whatever died in between.",
   "model:bounded":

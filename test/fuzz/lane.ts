@@ -71,7 +71,7 @@ export class Acknowledged {
     }
     const sessions = [...this.#made.session].filter((id) => !this.#deleted.has(id)).slice(-SESSIONS_CHECKED_MAX);
     for (const id of sessions) {
-      const types = ["user.message", "user.interrupt", "user.tool_confirmation", "user.custom_tool_result", "system.message"];
+      const types = ["user.message", "user.interrupt", "user.tool_confirmation", "user.custom_tool_result", "user.define_outcome", "system.message"];
       const listed = await idsOf(call, `/v1/sessions/${id}/events?${types.map((type) => `types[]=${type}`).join("&")}`);
       const sent = this.#events.get(id) ?? new Set();
       const unknown = listed.filter((each) => !sent.has(each));
