@@ -31,7 +31,7 @@ const NOTE_BYTES_MAX = 262_144;
 /** How the host ends a turn that may not go on. */
 export type Halt =
   | { readonly type: "exhausted"; readonly error: Omit<SessionError, "retry_status"> }
-  | { readonly type: "reschedule"; readonly error: Omit<SessionError, "retry_status">; readonly dueAt: number };
+  | { readonly type: "reschedule"; readonly error: Omit<SessionError, "retry_status">; readonly waitMs: number };
 
 interface OpenSpan extends Span {
   readonly previews: Previews;
@@ -140,7 +140,7 @@ export class Turn implements HarnessSession {
     const { log, lease } = this.#context;
     log.warn({ sessionId: lease.id, fence: lease.fence, type: failure.type, failures: view.failures + 1, retry: retry.type }, "model.failed");
     if (retry.type === "exhausted") this.#halt = { type: "exhausted", error };
-    else if (retry.ms > IN_PROCESS_WAIT_MAX_MS) this.#halt = { type: "reschedule", error, dueAt: Date.now() + retry.ms };
+    else if (retry.ms > IN_PROCESS_WAIT_MAX_MS) this.#halt = { type: "reschedule", error, waitMs: retry.ms };
     if (this.#halt || retry.type === "exhausted") return "stop";
     await this.#journal.append([...spanFailed(view), errorEntry(error, "retrying")]);
     await pause(retry.ms, this.signal);
@@ -199,7 +199,7 @@ export class Turn implements HarnessSession {
   }
 }
 
-/** The entries that take a failed session out of the worker's hands until `dueAt`. */
+/** The entries that take a failed session out of the worker's hands for a while. */
 export function rescheduleEntries(id: SessionId, view: LogView, error: Omit<SessionError, "retry_status">): readonly BrainEntry[] {
   return [...spanFailed(view), errorEntry(error, "retrying"), ...rescheduledEntries({ id, view })];
 }
