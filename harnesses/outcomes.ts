@@ -69,7 +69,7 @@ export class Outcomes {
   }
 }
 
-export function sum(one: ModelUsage, other: ModelUsage): ModelUsage {
+function sum(one: ModelUsage, other: ModelUsage): ModelUsage {
   return {
     input_tokens: one.input_tokens + other.input_tokens,
     output_tokens: one.output_tokens + other.output_tokens,
