@@ -13,7 +13,7 @@ type Trouble = Omit<SessionError, "retry_status">;
 /** How the host ends a turn that may not go on. */
 export type Halt =
   | { readonly type: "exhausted"; readonly error: Trouble }
-  | { readonly type: "reschedule"; readonly error: Trouble; readonly dueAt: number };
+  | { readonly type: "reschedule"; readonly error: Trouble; readonly waitMs: number };
 
 /** A short wait in this process, or the end of the turn here. */
 export type Weighed = Halt | { readonly type: "wait"; readonly error: Trouble; readonly ms: number };
@@ -23,7 +23,7 @@ export function weigh({ log, lease }: LeaseContext, view: LogView, failure: Mode
   const retry = retryAfter(failure, view.failures, Math.random);
   log.warn({ sessionId: lease.id, fence: lease.fence, type: failure.type, failures: view.failures + 1, retry: retry.type }, "model.failed");
   if (retry.type === "exhausted") return { type: "exhausted", error };
-  return retry.ms > IN_PROCESS_WAIT_MAX_MS ? { type: "reschedule", error, dueAt: Date.now() + retry.ms } : { type: "wait", error, ms: retry.ms };
+  return retry.ms > IN_PROCESS_WAIT_MAX_MS ? { type: "reschedule", error, waitMs: retry.ms } : { type: "wait", error, ms: retry.ms };
 }
 
 /** The entries that take a failed session out of the worker's hands for a while. */

@@ -29,7 +29,7 @@ import type { LogView } from "./view.ts";
 /** How a lease is given back. `insists`: also when more came, unless that is an interrupt which the entries don't apply. */
 interface Ending {
   entries(): readonly BrainEntry[];
-  readonly dueAt?: number;
+  readonly waitMs?: number;
   readonly insists?: "always" | "unless_interrupted";
 }
 
@@ -140,7 +140,7 @@ class Host {
   async #finish(ending: Ending): Promise<boolean> {
     await this.#context.fault("before-finish");
     for (;;) {
-      const answer = await this.#journal.writer.finish(this.#view.head, ending.entries(), ending.dueAt);
+      const answer = await this.#journal.writer.finish(this.#view.head, ending.entries(), ending.waitMs);
       if (answer === "done") return true;
       await this.#journal.read();
       const insists = ending.insists === "always" || (ending.insists === "unless_interrupted" && !this.#view.hasInterrupt);
@@ -195,7 +195,7 @@ class Host {
   #halted(halt: Halt): Ending {
     // A call that fails its turn each time would fail the next ones too: none stays open.
     if (halt.type === "exhausted") return this.#exhausted(halt.error, "it failed again and again");
-    return { entries: () => rescheduleEntries(this.#session, halt.error), dueAt: halt.dueAt, insists: "unless_interrupted" };
+    return { entries: () => rescheduleEntries(this.#session, halt.error), waitMs: halt.waitMs, insists: "unless_interrupted" };
   }
 
   /** Ends a turn for good: what waits is flushed, the next message starts afresh. */
@@ -239,7 +239,7 @@ class Host {
   async #handOver(): Promise<void> {
     await this.#journal.writer.idle();
     const entries = this.#view.status === "running" ? [...spanFailed(this.#view), ...rescheduledEntries(this.#session)] : spanFailed(this.#view);
-    await this.#journal.writer.release(entries, Date.now());
+    await this.#journal.writer.release(entries, 0);
   }
 
   /** Runs a step that an interrupt, a lost lease or a shutdown may stop; a failure of its own is a failed attempt. G3 */
@@ -266,9 +266,7 @@ class Host {
     const failure = { type: "unknown_error", message: "The turn failed inside the harness.", isTransient: true } as const;
     const retry = retryAfter(failure, this.#view.failures, Math.random);
     const told = { type: failure.type, message: failure.message };
-    return this.#halted(
-      retry.type === "wait" ? { type: "reschedule", error: told, dueAt: Date.now() + retry.ms } : { type: "exhausted", error: told },
-    );
+    return this.#halted(retry.type === "wait" ? { type: "reschedule", error: told, waitMs: retry.ms } : { type: "exhausted", error: told });
   }
 
   #idle(stop: StopReason, details: StopDetails = null): readonly BrainEntry[] {

@@ -8,6 +8,8 @@ import { createHash, randomBytes } from "node:crypto";
 
 export type SessionId = string & { readonly brand: "SessionId" };
 export type EventId = string & { readonly brand: "EventId" };
+/** What a bell can be for that is no session: `<noun>_<id>`. */
+export type Topic = string & { readonly brand: "Topic" };
 export type Position = number & { readonly brand: "Position" };
 export type Fence = number & { readonly brand: "Fence" };
 
@@ -38,6 +40,7 @@ export function parseSessionId(text: string): SessionId | null {
   return /^sesn_[0-9A-Za-z]{1,64}$/.test(text) ? (text as SessionId) : null;
 }
 
+export const topic = (text: string): Topic => text as Topic;
 export const position = (value: number): Position => value as Position;
 
 function spell(bytes: Uint8Array): string {

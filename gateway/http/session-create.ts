@@ -14,6 +14,7 @@ import type { Body, Call, Door, Explain } from "./call.ts";
 import { findEnvironment, leaveEnvironment, useEnvironment } from "./environments.ts";
 import { wireOfSession } from "./session-object.ts";
 import type { AgentChoice, SessionCreate } from "./session-schema.ts";
+import { tellUnmet } from "./unmet.ts";
 
 export async function createSession(door: Door, call: Call, { value, given }: Body<SessionCreate>): Promise<unknown> {
   const { workspace } = call.principal;
@@ -41,6 +42,7 @@ export async function createSession(door: Door, call: Call, { value, given }: Bo
   ]);
   if (environment.config.type === "self_hosted")
     throw invalid(`Environment ${value.environment_id} is a self-hosted environment. Sessions on self-hosted environments are not supported.`);
+  tellUnmet(door, call, value.environment_id, environment.config);
   const { metadata: _, ...pinned } = agent;
   const created: LogCreated = {
     type: "log.created",
