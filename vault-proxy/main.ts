@@ -6,6 +6,7 @@ import { Audit } from "./audit.ts";
 import { type Config, readConfig, takeModelKey } from "./config.ts";
 import { FileVault } from "./drivers/file/driver.ts";
 import { VaultSettingError } from "./drivers/file/keyring.ts";
+import { ServerVault } from "./drivers/server/driver.ts";
 import { fixedKey, keyFile, type ModelKeys } from "./model-key.ts";
 import { Reach } from "./reach.ts";
 import { type Serving, serve } from "./serve.ts";
@@ -53,6 +54,7 @@ function refuseToStart(says: string): never {
 }
 
 async function openVaults(): Promise<VaultStore> {
+  if (config.server !== null) return new ServerVault(config.server, log);
   try {
     return await FileVault.open({
       folder: config.vaultFolder,
