@@ -11,6 +11,7 @@ import { FileVault } from "../../vault-proxy/drivers/file/driver.ts";
 import { type KeySource, makeKey, readKeyring } from "../../vault-proxy/drivers/file/keyring.ts";
 import type { RecordKey } from "../../vault-proxy/store.ts";
 import { ROOT } from "../support/process.ts";
+import { proves } from "../support/proves.ts";
 import { until } from "../support/until.ts";
 import { describeVaultStore } from "./vault.suite.ts";
 
@@ -161,7 +162,7 @@ describe("a vault's folder", () => {
     await rm(copy, { recursive: true });
   });
 
-  test("killed in the middle of writes, it has what was answered, whole, and no draft (T2)", { timeout: 120_000 }, async () => {
+  proves("credential:kept", "killed in the middle of writes, it has what was answered, whole, and no draft (T2)", async () => {
     const acknowledged = new Map<string, number>();
     for (let round = 0; round < 5; round += 1) {
       const child: ChildProcess = spawn(process.execPath, [join(ROOT, "dist/test/drivers/vault-child.js"), folder], {

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import Anthropic from "@anthropic-ai/sdk";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { type Api, makeAgent, makeEnvironment, makeSession, newName, startApi } from "../support/api.ts";
+import { proves } from "../support/proves.ts";
 
 // Each write is on the disk before it is answered, and a busy disk takes its time.
 vi.setConfig({ testTimeout: 60_000 });
@@ -231,11 +232,25 @@ test("a session has the vaults that it was given, and none that is archived or a
   expect((await ask(Array.from({ length: 51 }, (_, at) => `vlt_${at}`)))[0]).toBe(400);
 });
 
-test("nothing of a credential can be read in any file of the installation", async () => {
+test("the grants of a session that was archived or deleted are revoked", async () => {
+  const revoked = (id: string) => api.logged.some((line) => line.includes("grant.revoked") && line.includes(id));
+  const [one, two] = [await makeSession(api), await makeSession(api)];
+  await api.client.beta.sessions.archive(one.id);
+  await api.client.beta.sessions.delete(two.id);
+  expect([revoked(one.id), revoked(two.id)]).toEqual([true, true]);
+});
+
+proves("credential:unseen", "nothing of a credential can be read in any file of the installation, any answer or any log line", async () => {
   const { id: vault_id } = await makeVault();
   const secrets = ["canary-file-token-51", "canary-file-value-52"];
-  await vaults().credentials.create(vault_id, bearer("https://a.example", secrets[0]));
-  await vaults().credentials.create(vault_id, variable({ secret_value: secrets[1] }));
+  const made = [
+    await vaults().credentials.create(vault_id, bearer("https://a.example", secrets[0])),
+    await vaults().credentials.create(vault_id, variable({ secret_value: secrets[1] })),
+    await refused(vaults().credentials.create(vault_id, bearer("https://a.example", secrets[0]))),
+    (await vaults().credentials.list(vault_id)).data,
+  ];
+  const said = JSON.stringify(made) + api.logged.join("\n");
+  for (const secret of secrets) expect(said).not.toContain(secret);
   const folder = api.vaults?.folder ?? "";
   const files = (await readdir(folder, { recursive: true, withFileTypes: true })).filter((entry) => entry.isFile());
   expect(files.map(({ name }) => name)).toContain(vault_id);
