@@ -84,13 +84,13 @@ export interface Config {
   readonly logLevel: string;
 }
 
-export type VaultKeySource =
+type VaultKeySource =
   | { readonly type: "file"; readonly path: string; readonly isOwn: boolean }
   | { readonly type: "text"; readonly text: string; readonly name: string }
   | { readonly type: "command"; readonly command: string };
 
 /** A Vault or OpenBao server. */
-export interface ServerConfig {
+interface ServerConfig {
   readonly url: string;
   readonly namespace: string | null;
   readonly mount: string;

@@ -124,7 +124,7 @@ export const StoredAuth = z.discriminatedUnion("type", [
   }),
 ]);
 export type StoredAuth = z.infer<typeof StoredAuth>;
-export type OAuth = Extract<StoredAuth, { type: "mcp_oauth" }>;
+type OAuth = Extract<StoredAuth, { type: "mcp_oauth" }>;
 
 export const ShownAuth = z.discriminatedUnion("type", [
   z.strictObject({ type: z.literal("static_bearer"), mcp_server_url: z.string() }),
@@ -278,7 +278,7 @@ export function keyOf(auth: StoredAuth): string {
 }
 
 /** Scheme and host in lower case, without default port and trailing slash. */
-export function normalUrl(text: string): string {
+function normalUrl(text: string): string {
   const { origin, pathname, search } = new URL(text);
   return `${origin}${pathname.replace(/\/+$/, "")}${search}`;
 }

@@ -23,7 +23,7 @@ export interface Operation {
   run(call: ApiCall, read: { readonly query: unknown; readonly body: unknown; readonly given: unknown }): Promise<unknown>;
 }
 
-export type Method = "GET" | "POST" | "DELETE";
+type Method = "GET" | "POST" | "DELETE";
 
 export interface Route {
   /** With `{vault}` and `{credential}`. */

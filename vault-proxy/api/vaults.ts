@@ -23,7 +23,7 @@ const LIST = "vaults";
 const display_name = z.string().min(1).max(255);
 export const VaultCreate = z.strictObject({ display_name, metadata: Metadata.nullish() });
 export const VaultUpdate = z.strictObject({ display_name: display_name.nullish(), metadata: MetadataPatch.nullish() });
-export const CHECKED_MAX = 50;
+const CHECKED_MAX = 50;
 export const VaultCheck = z.strictObject({ vault_ids: z.array(z.string().max(200)).max(CHECKED_MAX) });
 
 const Made = z.strictObject({ id: z.string(), digest: z.string() });

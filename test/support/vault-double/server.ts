@@ -69,7 +69,7 @@ const yes = (data: unknown, auth: unknown = null) =>
   });
 const NOTHING = new Answer(204, null);
 
-export class VaultDouble {
+class VaultDouble {
   readonly #secrets = new Map<string, Secret>();
   readonly #tokens = new Map<string, Token>();
   #behaviour: Behaviour = Behaviour.parse({});
