@@ -9,7 +9,7 @@ export const PROMISES = {
   "key:other-installation": "A node with other keys than its store's installation refuses to start.",
   "key:only-in-vault-proxy": "The model's key reaches the vault proxy and no other program.",
   "credential:unseen": "A credential's secrets come back in no answer, log line or error, and lie in no file of the installation unsealed.",
-  "credential:kept": "What a file vault has answered is there, whole, after a kill at any moment.",
+  "credential:kept": "What a file vault has answered is there, whole, after a kill or a power cut at any moment.",
   "log:power-cut": "What was acknowledged survives a power cut, on either store.",
   "turn:any-death": "Any program may die at any point of a turn: what was acknowledged is in the log once, and the turn comes to its end.",
   "tool:at-most-once": "A tool that is not safe to repeat runs at most once a use, whatever dies; what may have run is said so.",
