@@ -6,7 +6,7 @@
 import { z } from "zod";
 import { FILE_TOOL_TIMEOUT_MS, GLOB_PATHS_MAX, GREP_LINES_MAX, OUTPUT_CHARS_MAX, TIMEOUT_MS_DEFAULT, TIMEOUT_MS_MAX } from "./limits.ts";
 
-/** Every name that an agent's configuration may mention. `web_fetch` and `web_search` have no provider here: they have no descriptor. */
+/** Every name that an agent's configuration may mention. `web_fetch` and `web_search` are run by no hand: they have no descriptor here. */
 export const TOOLSET_NAMES = ["bash", "read", "write", "edit", "glob", "grep", "web_fetch", "web_search"] as const;
 export type ToolsetName = (typeof TOOLSET_NAMES)[number];
 

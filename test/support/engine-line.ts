@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { ENGINE_SOCKET } from "./real-part.ts";
 
 /** `garbage`: what the engine says is replaced; `odd`: it answers, in good form, what is no answer. */
-export type LineState = "good" | "cut" | "silent" | "garbage" | "odd";
+type LineState = "good" | "cut" | "silent" | "garbage" | "odd";
 
 export interface EngineLine {
   readonly socketPath: string;
