@@ -14,7 +14,9 @@ import { DOOR_FOLDER, RUNNER_FOLDER } from "./protocol.ts";
 
 const CREATE_MS = 30_000;
 const START_MS = 60_000;
+/** Also for a removal that somebody else began: an engine under load takes seconds for one. */
 const REMOVE_MS = 30_000;
+const GONE_POLL_MS = 200;
 const CREATE_ATTEMPTS = 3;
 
 export const LABEL = { host: "manyhands.host", hand: "manyhands.hand", session: "manyhands.session", spec: "manyhands.spec" } as const;
@@ -119,9 +121,9 @@ export async function removeContainer(engine: Engine, idOrName: string): Promise
 }
 
 async function isGoneSoon(engine: Engine, idOrName: string): Promise<boolean> {
-  for (let poll = 0; poll < 20; poll += 1) {
+  for (const deadline = performance.now() + REMOVE_MS; performance.now() < deadline; ) {
     if ((await inspect(engine, idOrName)) === null) return true;
-    await new Promise((resolve) => setTimeout(resolve, 100));
+    await new Promise((resolve) => setTimeout(resolve, GONE_POLL_MS));
   }
   return false;
 }

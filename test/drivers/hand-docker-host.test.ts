@@ -2,8 +2,11 @@
 
 import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
+import { pino } from "pino";
 import { afterEach, beforeAll, expect, it } from "vitest";
+import { chooseDriver } from "../../hands/choose.ts";
 import type { HandsClient } from "../../hands/client.ts";
+import { readConfig } from "../../hands/config.ts";
 import { LABEL } from "../../hands/docker/container.ts";
 import type { Holder, Outcome } from "../../hands/hand.ts";
 import { type Fence, mintSession } from "../../session-store/ids.ts";
@@ -144,11 +147,33 @@ needs("docker")("a hand host with containers", () => {
     expect(textOf(await bash("b", "cat file"))).toBe("shell restarted; files kept\nkept");
   });
 
+  it("takes up what ran while the engine could not be asked at the start, so that it ends when it stays idle", async () => {
+    door = await openEngineDoor();
+    const here = place({ DOCKER_HOST: `unix://${door.socketPath}`, MANYHANDS_SANDBOX_IDLE_MS: "1000" });
+    const before = await start(here);
+    const { bash } = await newHand(here.client());
+    const running = bash("a", "sleep 60");
+    await expect.poll(() => containers(before), { timeout: 20_000 }).toHaveLength(1);
+    await before.end("SIGKILL");
+    door.decide = (method, path) => (method === "GET" && path === "/containers/json" ? "refuse" : "pass");
+    const after = await start(here);
+    expect((await running).type).toBe("unknown");
+    expect(await containers(after)).toHaveLength(1);
+    door.decide = () => "pass";
+    await expect.poll(() => containers(after), { timeout: 30_000 }).toEqual([]);
+  }, 120_000);
+
   it("does not start where containers are asked for and can't be had, and says what to do", async () => {
     const without = place({ MANYHANDS_DOCKER_IMAGE: "manyhands-no-such-image" });
     await expect(without.start()).rejects.toThrow("ended with 2 before it listened");
     const nowhere = place({ DOCKER_HOST: "unix:///nowhere/docker.sock" });
     await expect(nowhere.start()).rejects.toThrow("ended with 2 before it listened");
+    const config = readConfig({ MANYHANDS_SANDBOX: "docker", MANYHANDS_DOCKER_IMAGE: "manyhands-no-such-image" });
+    const asked = performance.now();
+    await expect(chooseDriver({ config, host: "host_none", hasContainers: false, log: pino({ level: "silent" }) })).rejects.toThrow(
+      'MANYHANDS_SANDBOX is docker, and the image manyhands-no-such-image is not there: "npm run image" makes it',
+    );
+    expect(performance.now() - asked).toBeLessThan(5_000);
   }, 60_000);
 
   it("takes containers by itself where they can be had, and the virtual sandbox elsewhere; never the latter for a hand in a container", async () => {

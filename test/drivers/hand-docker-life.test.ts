@@ -7,6 +7,7 @@ import { LABEL, nameOf } from "../../hands/docker/container.ts";
 import type { Outcome } from "../../hands/hand.ts";
 import type { Sandbox } from "../../hands/sandbox.ts";
 import { containerOf, type EngineDoor, engine, ensureImage, IMAGE, IMAGE_MS, makeRig, openEngineDoor, type Rig } from "../support/docker.ts";
+import { openEngineLine } from "../support/engine-line.ts";
 import { needs } from "../support/real-part.ts";
 
 const describeDocker = needs("docker");
@@ -68,6 +69,22 @@ describeDocker("a container's life", () => {
     expect(textOf(await bash(sandbox, "echo on"))).toBe("on");
     expect((await containerOf(folder).inspect()).Id).not.toBe(before);
     expect(await rig.containers()).toHaveLength(1);
+  });
+
+  it("dies while nobody uses it: what is left of it goes at once, and not when it is needed", async () => {
+    await bash(sandbox, "echo kept > file");
+    await containerOf(folder).kill();
+    await expect.poll(() => rig.containers(), { timeout: 10_000 }).toEqual([]);
+    expect(sandbox.idleSince()).toBeNull();
+    expect(textOf(await bash(sandbox, "cat file"))).toBe(`${RESTARTED}kept`);
+  });
+
+  it("is paused while nobody uses it: the next sweep removes it", async () => {
+    await bash(sandbox, "echo kept > file");
+    await containerOf(folder).pause();
+    expect(await rig.driver.sweep?.(() => true, false)).toEqual([]);
+    expect(await rig.containers()).toEqual([]);
+    expect(textOf(await bash(sandbox, "cat file"))).toBe(`${RESTARTED}kept`);
   });
 
   it("goes on after a command that ended everything it could, the runner too", async () => {
@@ -211,6 +228,21 @@ describeDocker("an engine that is in trouble", () => {
     door.decide = () => "pass";
     expect(await rig.driver.remove?.(basename(folder))).toBe(true);
     expect(await rig.containers()).toEqual([]);
+  });
+
+  it.each(["odd", "garbage"] as const)("answers with %s: that is what its calls come to, and no sweep breaks", async (state) => {
+    const line = await openEngineLine();
+    const behind = await makeRig({ socketPath: line.socketPath });
+    const asked = behind.driver.open(await behind.folder(), false);
+    line.set(state);
+    expect(textOf(await bash(asked, "true"))).toMatch(
+      /^failed: the sandbox could not be started: the container engine (said something that can't be read|can't be reached)/,
+    );
+    expect(await behind.driver.sweep?.(() => true, false)).toBeNull();
+    line.set("good");
+    expect(textOf(await bash(asked, "echo on"))).toBe("on");
+    await behind.clean();
+    await line.close();
   });
 
   it("is silent: a call ends all the same", async () => {
