@@ -14,7 +14,7 @@ import type { Documents } from "./documents.ts";
 import type { DueSet, Lease } from "./due.ts";
 import type { BrainEntry, OutsideEntry, Stored } from "./entry.ts";
 import type { LogCreated } from "./events/log.ts";
-import type { Fence, Position, SessionId } from "./ids.ts";
+import type { Fence, Position, SessionId, Topic } from "./ids.ts";
 import type { SessionRecord, SessionStatus } from "./session.ts";
 
 export interface NewSession {
@@ -84,10 +84,10 @@ export interface SessionStore extends DueSet, Documents {
   /** A brain's entries, all or none, durable when it resolves. `n` counts this lease's appends: 1, 2, 3 … S2–S5 */
   emitEvents(lease: Lease, n: number, entries: readonly BrainEntry[], options?: { readonly isRecovery?: boolean }): Promise<readonly Stored[]>;
   /** Ends a turn: appends and gives the lease back only if head = `seen`; otherwise appends nothing and answers "more".
-   *  Afterwards the session is due at `dueAt` if given, now if something waits and no call is open, else not at all. */
-  finish(lease: Lease, n: number, seen: Position, entries: readonly BrainEntry[], dueAt?: number): Promise<readonly Stored[] | "more">;
-  /** Gives the lease back without the head check, for a retry later or a shutdown. `dueAt` in ms. */
-  release(lease: Lease, n: number, entries: readonly BrainEntry[], dueAt: number): Promise<readonly Stored[]>;
+   *  Afterwards the session is due in `waitMs` if given, now if something waits and no call is open, else not at all. D8 */
+  finish(lease: Lease, n: number, seen: Position, entries: readonly BrainEntry[], waitMs?: number): Promise<readonly Stored[] | "more">;
+  /** Gives the lease back without the head check, to be due in `waitMs`: for a retry later, or a shutdown. D8 */
+  release(lease: Lease, n: number, entries: readonly BrainEntry[], waitMs: number): Promise<readonly Stored[]>;
 
   /** Entries by position. An unknown or deleted session is refused (`session_not_found`). */
   getEvents(id: SessionId, slice?: Slice): Promise<readonly Stored[]>;
@@ -100,8 +100,10 @@ export interface SessionStore extends DueSet, Documents {
   /** Removes a session that is idle (`session_busy` otherwise); a tombstone stays, so that its id is never used again. */
   remove(id: SessionId): Promise<void>;
 
-  /** Calls `hear` for every bell of a session until the returned function is called. */
-  listen(id: SessionId, hear: (bell: Bell) => void): Promise<() => void>;
+  /** Calls `hear` for every bell of a session, or of a topic, until the returned function is called. */
+  listen(id: SessionId | Topic, hear: (bell: Bell) => void): Promise<() => void>;
+  /** Tells whoever listens to a topic, on any node, to look at what it watches there. A hint like every bell. */
+  ring(topic: Topic): void;
   /** Rings with a preview; best effort, never durable. */
   preview(id: SessionId, preview: Preview): void;
 

@@ -1,5 +1,6 @@
 // Making a session (contract §5): everything is checked before anything is written.
 
+import { eventOf, waits } from "../../session-store/events/client.ts";
 import type { AgentSnapshot, LogCreated } from "../../session-store/events/log.ts";
 import type { EventId, SessionId } from "../../session-store/ids.ts";
 import { mintEvent, mintFrom } from "../../session-store/ids.ts";
@@ -13,12 +14,18 @@ import type { Body, Call, Door, Explain } from "./call.ts";
 import { findEnvironment, leaveEnvironment, useEnvironment } from "./environments.ts";
 import { wireOfSession } from "./session-object.ts";
 import type { AgentChoice, SessionCreate } from "./session-schema.ts";
+import { tellUnmet } from "./unmet.ts";
 
 export async function createSession(door: Door, call: Call, { value, given }: Body<SessionCreate>): Promise<unknown> {
   const { workspace } = call.principal;
   const inputs = value.initial_events ?? [];
-  for (const [index, { type }] of inputs.entries())
-    if (type !== "user.message") throw invalid(`initial_events.${index}.type: only \`user.message\` starts a session`);
+  let outcomes = 0;
+  for (const [index, { type }] of inputs.entries()) {
+    if (type !== "user.message" && type !== "user.define_outcome")
+      throw invalid(`initial_events.${index}.type: only \`user.message\` and \`user.define_outcome\` start a session`);
+    if (type === "user.define_outcome") outcomes += 1;
+    if (outcomes > 1) throw invalid(`initial_events.${index}: at most one \`user.define_outcome\``);
+  }
 
   const identity = call.identify(door.unanswered, "sesn", given);
   const id = identity.id as SessionId;
@@ -35,6 +42,7 @@ export async function createSession(door: Door, call: Call, { value, given }: Bo
   ]);
   if (environment.config.type === "self_hosted")
     throw invalid(`Environment ${value.environment_id} is a self-hosted environment. Sessions on self-hosted environments are not supported.`);
+  tellUnmet(door, call, value.environment_id, environment.config);
   const { metadata: _, ...pinned } = agent;
   const created: LogCreated = {
     type: "log.created",
@@ -48,8 +56,8 @@ export async function createSession(door: Door, call: Call, { value, given }: Bo
   };
   const entries = inputs.map((input, index) => ({
     type: "log.received" as const,
-    event: { id: call.key === null ? mintEvent() : (mintFrom("sevt", workspace, call.path, call.key, index) as EventId), ...input },
-    waits: true,
+    event: eventOf(call.key === null ? mintEvent() : (mintFrom("sevt", workspace, call.path, call.key, index) as EventId), input),
+    waits: waits(input),
   }));
 
   await useEnvironment(door, workspace, value.environment_id, id);

@@ -19,6 +19,7 @@ import { admit } from "../../session-store/admit.ts";
 import { openEmbeddedStore } from "../../session-store/drivers/embedded/driver.ts";
 import type { Stored } from "../../session-store/entry.ts";
 import type { ClientEvent, ClientInput } from "../../session-store/events/client.ts";
+import { eventOf } from "../../session-store/events/client.ts";
 import type { AgentSnapshot, AgentTool } from "../../session-store/events/log.ts";
 import type { FaultPoint } from "../../session-store/fault-point.ts";
 import type { Position, SessionId } from "../../session-store/ids.ts";
@@ -122,7 +123,7 @@ export class TestSession {
 
   /** Sends as the gateway does: admitted, then received behind the gate. */
   async send(...inputs: readonly ClientInput[]): Promise<void> {
-    const events = inputs.map((input): ClientEvent => ({ ...input, id: mintEvent() }));
+    const events = inputs.map((input): ClientEvent => eventOf(mintEvent(), input));
     for (;;) {
       const record = await this.node.store.getSession(this.id);
       const { entries, onlyIdle } = admit(record, events);

@@ -46,7 +46,7 @@ async function childOf(source: string) {
   return { child, ...heard };
 }
 
-const STAYS = "process.stdin.resume(); console.log('up'); setInterval(() => {}, 1000); process.on('SIGTERM', () => process.exit(0));";
+const STAYS = "process.stdin.resume(); setInterval(() => {}, 1000); process.on('SIGTERM', () => process.exit(0)); console.log('up');";
 
 describe("a child", () => {
   test("that dies is started again, later each time", async () => {

@@ -13,6 +13,8 @@ import { filled, type Operation, operationsOf, type Parameter } from "../support
 const SAMPLES = 2;
 const TIMEOUT_MS = 120_000;
 
+const OUTCOME = { type: "user.define_outcome", description: "d", rubric: { type: "text", content: "r" } };
+
 /** How a refusal sounds that speaks of the form of a request. */
 const OF_FORM =
   /Extra inputs|Field required|Invalid (input|option|string|URL|key)|Too (big|small)|Unrecognized|must be an? (integer|RFC)|must be from/;
@@ -161,7 +163,14 @@ test("each query is taken or refused as the document says, and no other name is 
 
 test("what is answered is what the document says, field for field", { timeout: TIMEOUT_MS }, async () => {
   const tools = [
-    { type: "agent_toolset_20260401", configs: [{ name: "bash", permission_policy: { type: "always_ask" } }] },
+    {
+      type: "agent_toolset_20260401",
+      configs: [
+        { name: "bash", permission_policy: { type: "always_ask" } },
+        { name: "web_fetch", blocked_domains: ["a.example"], max_content_tokens: 1 },
+        { name: "web_search", user_location: { type: "approximate", city: "Oslo" } },
+      ],
+    },
     { type: "mcp_toolset", mcp_server_name: "s", configs: [{ name: "t", enabled: false }] },
     { type: "custom", name: "look_up", description: "d", input_schema: { type: "object" } },
   ];
@@ -179,9 +188,11 @@ test("what is answered is what the document says, field for field", { timeout: T
     "agents.update": { description: "d", metadata: { k: "v" } },
     "environments.create": { name: newName(), config: { type: "self_hosted" } },
     "environments.update": { description: "d" },
-    "sessions.create": { ...made, initial_events: [say("x")] },
+    "sessions.create": { ...made, initial_events: [say("x"), OUTCOME] },
     "sessions.update": { title: "u", agent: { tools: [], mcp_servers: [] } },
-    "sessions.events.send": { events: [{ type: "user.interrupt" }, say("x"), { type: "system.message", content: [{ type: "text", text: "x" }] }] },
+    "sessions.events.send": {
+      events: [{ type: "user.interrupt" }, OUTCOME, say("x"), { type: "system.message", content: [{ type: "text", text: "x" }] }],
+    },
   };
   const last = ["environments.archive", "agents.archive", "sessions.archive"];
   const ordered = operations.toSorted((one, other) => last.indexOf(one.id) - last.indexOf(other.id));

@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 import type { Document, DocumentQuery, DocumentWrite, PutOptions } from "../../documents.ts";
 import type { Lease } from "../../due.ts";
 import type { BrainEntry, OutsideEntry, Stored } from "../../entry.ts";
-import type { Fence, Position, SessionId } from "../../ids.ts";
+import type { Fence, Position, SessionId, Topic } from "../../ids.ts";
 import { position } from "../../ids.ts";
 import { Refusal } from "../../refusal.ts";
 import type { SessionRecord } from "../../session.ts";
@@ -73,20 +73,26 @@ class EmbeddedStore implements SessionStore {
     return appendedOf(await this.#channel.ask("emitEvents", { id, fence, n, append, isRecovery }, { bytes: bytesOf(append) }), fence, entries);
   }
 
-  async finish({ id, fence }: Lease, n: number, seen: Position, entries: readonly BrainEntry[], dueAt?: number): Promise<readonly Stored[] | "more"> {
+  async finish(
+    { id, fence }: Lease,
+    n: number,
+    seen: Position,
+    entries: readonly BrainEntry[],
+    waitMs?: number,
+  ): Promise<readonly Stored[] | "more"> {
     const append = appendOf(entries, false);
     const answer = await this.#channel.ask(
       "finish",
-      { id, fence, n, append, seen, dueAt: dueAt === undefined ? null : Math.ceil(dueAt) },
+      { id, fence, n, append, seen, waitMs: waitMs === undefined ? null : Math.ceil(waitMs) },
       { bytes: bytesOf(append) },
     );
     return answer === "more" ? answer : appendedOf(answer, fence, entries);
   }
 
-  async release({ id, fence }: Lease, n: number, entries: readonly BrainEntry[], dueAt: number): Promise<readonly Stored[]> {
+  async release({ id, fence }: Lease, n: number, entries: readonly BrainEntry[], waitMs: number): Promise<readonly Stored[]> {
     const append = appendOf(entries, false);
     return appendedOf(
-      await this.#channel.ask("release", { id, fence, n, append, dueAt: Math.ceil(dueAt) }, { bytes: bytesOf(append) }),
+      await this.#channel.ask("release", { id, fence, n, append, waitMs: Math.ceil(waitMs) }, { bytes: bytesOf(append) }),
       fence,
       entries,
     );
@@ -152,12 +158,16 @@ class EmbeddedStore implements SessionStore {
     await this.#channel.ask("discard", { workspace, kind, id, unlessAny: options.unlessAny ?? null });
   }
 
-  async listen(id: SessionId, hear: (bell: Bell) => void): Promise<() => void> {
+  async listen(id: SessionId | Topic, hear: (bell: Bell) => void): Promise<() => void> {
     return this.#bells.listen(id, hear);
   }
 
   async onDue(hear: () => void): Promise<() => void> {
     return this.#bells.onDue(hear);
+  }
+
+  ring(topic: Topic): void {
+    this.#bells.ring(topic, { type: "look" });
   }
 
   preview(id: SessionId, preview: Preview): void {
