@@ -73,7 +73,8 @@ export class ServerHand implements Runner {
 
   async listTools({ known, waitMs, isFresh }: ListAsk): Promise<ServerTools> {
     const now = this.#known(isFresh);
-    const told = now ?? (await this.#within(waitMs, this.#refresh()));
+    // A list that is being read again is, for who can't wait, what it was.
+    const told = now ?? (await this.#within(waitMs, this.#refresh())) ?? this.#list;
     if (told === null) return { type: "connecting" };
     return told.type === "ready" && told.hash === known ? { type: "same" } : told;
   }

@@ -1,5 +1,6 @@
 // The MCP servers that sessions of this host use: how each is reached, and what is left of earlier hosts' children.
 
+import { preloadSchemas } from "@modelcontextprotocol/client";
 import type { Logger } from "pino";
 import { z } from "zod";
 import type { ServerWanted } from "../hand.ts";
@@ -57,6 +58,8 @@ export class ServerHands {
 
   /** Ends the children of a host before this one. */
   async start(): Promise<void> {
+    // The client reads by schemas that it makes at first use: the first session is not to wait for that.
+    preloadSchemas();
     const ended = await this.#children.sweep();
     if (ended > 0) this.#log.info({ processes: ended }, "server.orphans_ended");
   }
