@@ -8,7 +8,7 @@
 import type { Lease } from "../session-store/due.ts";
 import type { BrainEntry } from "../session-store/entry.ts";
 import type { StopDetails, StopReason } from "../session-store/events/brain.ts";
-import { HandBinding } from "./binding.ts";
+import { Bindings } from "./binding.ts";
 import { Calls } from "./calls.ts";
 import { appliedEntries, errorEntry, idleEntries, rescheduledEntries, runningEntries, spanFailed } from "./entries.ts";
 import { evaluate } from "./evaluate.ts";
@@ -19,6 +19,7 @@ import { Journal } from "./journal.ts";
 import { LeaseKeeper } from "./lease-keeper.ts";
 import { evaluationEnd, type Outcome } from "./outcomes.ts";
 import { retryAfter } from "./retry.ts";
+import { ServerLists } from "./server-lists.ts";
 import { settleCalls } from "./settle.ts";
 import type { Step } from "./steps.ts";
 import { isSaid, nextStep } from "./steps.ts";
@@ -55,7 +56,8 @@ class Host {
   readonly #shutdown: AbortSignal;
   readonly #keeper: LeaseKeeper;
   readonly #journal: Journal;
-  readonly #binding: HandBinding;
+  readonly #bindings: Bindings;
+  readonly #lists: ServerLists;
   readonly #calls: Calls;
   /** Ends what still waits for a hand when the lease is given back; the tools themselves go on. */
   readonly #over = new AbortController();
@@ -73,8 +75,9 @@ class Host {
       loseLease: (cause) => this.#keeper.lose(cause),
     };
     this.#journal = new Journal(context.store, lease, this.#keeper, () => this.#hearNews());
-    this.#binding = new HandBinding(this.#context, this.#journal);
-    this.#calls = new Calls(this.#context, this.#journal, this.#binding);
+    this.#bindings = new Bindings(this.#context, this.#journal);
+    this.#lists = new ServerLists(this.#context, this.#journal, this.#bindings);
+    this.#calls = new Calls(this.#context, this.#journal, this.#bindings);
   }
 
   get #view(): LogView {
@@ -88,7 +91,7 @@ class Host {
     const { lease, fault } = this.#context;
     await fault("taken");
     await this.#journal.open();
-    this.#binding.announce();
+    this.#bindings.announce();
     for (;;) {
       this.#keeper.signal.throwIfAborted();
       if (this.#shutdown.aborted) return this.#handOver();
@@ -152,7 +155,7 @@ class Host {
   async #run(controller: AbortController): Promise<Ending | null> {
     const { harness } = this.#context;
     const from = this.#view.head;
-    const turn = new Turn(this.#context, this.#journal, this.#calls, controller, () => this.#model());
+    const turn = new Turn(this.#context, this.#journal, { calls: this.#calls, lists: this.#lists }, controller, () => this.#model());
     const stop = aborted(controller.signal);
     try {
       const running = harness.run(turn);
