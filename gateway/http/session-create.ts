@@ -9,12 +9,12 @@ import { invalid } from "../answer.ts";
 import { modelOf } from "./agent-schema.ts";
 import { refuseUnmatched, resolveTools } from "./agent-tools.ts";
 import { findAgent } from "./agents.ts";
-import type { Body, Call, Door, Explain } from "./call.ts";
+import type { Asker, Body, Door, Explain } from "./call.ts";
 import { findEnvironment, leaveEnvironment, useEnvironment } from "./environments.ts";
 import { wireOfSession } from "./session-object.ts";
 import type { AgentChoice, SessionCreate } from "./session-schema.ts";
 
-export async function createSession(door: Door, call: Call, { value, given }: Body<SessionCreate>): Promise<unknown> {
+export async function createSession(door: Door, call: Asker, { value, given }: Body<SessionCreate>): Promise<unknown> {
   const { workspace } = call.principal;
   const inputs = value.initial_events ?? [];
   for (const [index, { type }] of inputs.entries())

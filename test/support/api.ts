@@ -8,6 +8,7 @@ import { join } from "node:path";
 import Anthropic from "@anthropic-ai/sdk";
 import pino from "pino";
 import { harden } from "../../gateway/listen.ts";
+import type { McpSettings } from "../../gateway/mcp/door.ts";
 import { makeServer } from "../../gateway/server.ts";
 import { openEmbeddedStore } from "../../session-store/drivers/embedded/driver.ts";
 import { noFault } from "../../session-store/fault-point.ts";
@@ -39,19 +40,27 @@ export interface Api {
 }
 
 export async function startApi(
-  options: { keepAliveMs?: number; slowReaderMs?: number; leaseMs?: number; wrap?: (store: SessionStore) => SessionStore } = {},
+  options: {
+    mcp?: Partial<McpSettings>;
+    keepAliveMs?: number;
+    slowReaderMs?: number;
+    leaseMs?: number;
+    wrap?: (store: SessionStore) => SessionStore;
+  } = {},
 ): Promise<Api> {
   const dir = await mkdtemp(join(tmpdir(), "manyhands-api-"));
   const opened = await openEmbeddedStore({ dir, leaseMs: options.leaseMs ?? 30_000 });
   const store = options.wrap?.(opened) ?? opened;
   const logged: string[] = [];
   const log = pino({ level: "debug" }, { write: (line: string) => void logged.push(line) });
+  let url = "";
   const server = makeServer({
     store,
     apiKeys: [API_KEY, "test-key-2"],
     log,
     fault: noFault,
     ready: () => true,
+    mcp: { publicUrl: null, ownUrl: () => url, isLoopback: true, issuer: null, isOpen: false, stateKey: Buffer.alloc(32, 1), ...options.mcp },
     ...(options.keepAliveMs !== undefined && { keepAliveMs: options.keepAliveMs }),
     ...(options.slowReaderMs !== undefined && { slowReaderMs: options.slowReaderMs }),
   });
@@ -74,7 +83,7 @@ export async function startApi(
   });
   harden(http);
   await new Promise<void>((resolve) => http.listen(0, "127.0.0.1", resolve));
-  const url = `http://127.0.0.1:${(http.address() as AddressInfo).port}`;
+  url = `http://127.0.0.1:${(http.address() as AddressInfo).port}`;
   return {
     url,
     store: opened,

@@ -145,13 +145,13 @@ export class ReplyStream {
   /** One after the other. */
   #inTurn(work: () => Promise<unknown>): Promise<void> {
     this.#underWay += 1;
-    this.#last = this.#last.then(work).then(
-      () => void (this.#underWay -= 1),
-      (error: unknown) => {
-        this.#underWay -= 1;
-        this.#options.log.warn({ reason: reasonOf(error) }, "mcp.stream_not_stored");
-      },
-    );
+    const done = () => {
+      this.#underWay -= 1;
+    };
+    this.#last = this.#last.then(work).then(done, (error: unknown) => {
+      done();
+      this.#options.log.warn({ reason: reasonOf(error) }, "mcp.stream_not_stored");
+    });
     return this.#last;
   }
 }
