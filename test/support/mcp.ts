@@ -10,7 +10,6 @@ const Message = z.looseObject({
   id: z.union([z.string(), z.number(), z.null()]).optional(),
   method: z.string().optional(),
   params: z.record(z.string(), z.unknown()).optional(),
-  // biome-ignore lint/suspicious/noExplicitAny: a test looks into whatever came back.
   result: z.any().optional(),
   error: z.looseObject({ code: z.number(), message: z.string(), data: z.unknown().optional() }).optional(),
 });
@@ -68,7 +67,8 @@ async function readReply(
       hear(message);
     }
   }
-  if (!isStream && text !== "") messages.push(Message.parse(JSON.parse(text)));
+  const whole = !isStream && text.includes("jsonrpc") ? Message.safeParse(JSON.parse(text)) : null;
+  if (whole?.success) messages.push(whole.data);
   return { status, headers, messages, places, text };
 }
 

@@ -19,7 +19,7 @@ export const SESSION_KIND = "mcp_session";
 const ownedKind = (caller: string) => `mcp_sessions_of:${caller}`;
 export const IDLE_MS = 24 * 3_600_000;
 const SESSIONS_MAX = 256;
-const LOOKED_AT_MAX = 16;
+const LOOKED_AT_MAX = 64;
 /** How exact the time of the last use is. */
 const TOUCH_MS = 60_000;
 const TRIES_MAX = 20;
@@ -152,16 +152,16 @@ export class HandshakeSessions {
     throw new Refusal("store_busy");
   }
 
-  /** N3 */
+  /** N3. Many that open at once may exceed the bound for a moment; each of them makes up for it. */
   async #makeRoom(caller: string): Promise<void> {
-    const owned = await this.#store.list(WORKSPACE, ownedKind(caller), { order: "asc", limit: SESSIONS_MAX });
-    if (owned.length < SESSIONS_MAX) return;
-    const oldest = await Promise.all(owned.slice(0, LOOKED_AT_MAX).map(({ id }) => this.#store.get(WORKSPACE, SESSION_KIND, id)));
-    const gone = owned.slice(0, LOOKED_AT_MAX).filter((_, index) => !oldest[index]);
-    for (const { id } of gone) await this.#discard(ownedKind(caller), id);
-    if (gone.length > 0) return;
-    const [unused] = oldest.flatMap((document) => (document ? [sessionOf(document)] : [])).sort((one, other) => one.usedAt - other.usedAt);
-    if (unused) await this.end(unused);
+    const owned = await this.#store.list(WORKSPACE, ownedKind(caller), { order: "asc", limit: SESSIONS_MAX + LOOKED_AT_MAX });
+    const over = owned.length - SESSIONS_MAX + 1;
+    if (over <= 0) return;
+    const oldest = owned.slice(0, LOOKED_AT_MAX);
+    const documents = await Promise.all(oldest.map(({ id }) => this.#store.get(WORKSPACE, SESSION_KIND, id)));
+    for (const [index, { id }] of oldest.entries()) if (!documents[index]) await this.#discard(ownedKind(caller), id);
+    const unused = documents.flatMap((document) => (document ? [sessionOf(document)] : [])).sort((x, y) => x.usedAt - y.usedAt);
+    for (const session of unused.slice(0, over)) await this.end(session);
   }
 
   async #discard(kind: string, id: string): Promise<void> {
