@@ -4,7 +4,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Product, Usage } from "./product.ts";
 import { wholeTurns } from "./turns.ts";
 
-const WATCH_MS = 20_000;
+/** What is done every 30 s is done once in it. */
+const WATCH_MS = 30_000;
 /** After the last turn, until what it left behind is done. */
 const SETTLE_MS = 5_000;
 const AT_ONCE = 25;
