@@ -54,13 +54,17 @@ export class Children {
       stdio: ["pipe", "pipe", "pipe"],
       detached: true,
     });
+    let ending: Promise<void> | null = null;
     const child: Child = {
       pid: made.pid ?? 0,
       stdin: made.stdin,
       stdout: made.stdout,
       stderr: made.stderr,
       ended: endOf(made),
-      end: () => this.#end(child, mark),
+      end: () => {
+        ending ??= this.#end(child, mark);
+        return ending;
+      },
     };
     return child;
   }
