@@ -1,7 +1,7 @@
 // Servers of other people, each doing one real thing in a session: everything (HTTP), files and memory (children), a browser (a child, Debian's Chromium).
 
-import { execFileSync, spawn } from "node:child_process";
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { spawn } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
@@ -11,6 +11,7 @@ import type { ConfiguredServer } from "../../hands/servers/configured.ts";
 import { servers } from "../harnesses/agents.ts";
 import { freePort } from "../support/free-port.ts";
 import { ROOT } from "../support/process.ts";
+import { needs } from "../support/real-part.ts";
 import { startNode, type TestNode, until } from "./node.ts";
 
 vi.setConfig({ testTimeout: 60_000, hookTimeout: 60_000 });
@@ -19,7 +20,7 @@ const CHROMIUM = "/usr/bin/chromium";
 const entry = (name: string, file: string): string => join(ROOT, "node_modules", name, file);
 const command = (args: readonly string[], env: Readonly<Record<string, string>> = {}): ConfiguredServer => ({
   type: "command",
-  command: { command: process.execPath, args, env, cwd: null },
+  command: { command: process.execPath, args: [...args], env: { ...env }, cwd: folder },
 });
 
 let node: TestNode;
@@ -28,7 +29,7 @@ const ends: (() => void | Promise<void>)[] = [];
 
 beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), "real-"));
-  const browser = ["--headless", "--no-sandbox", "--isolated", "--executable-path", CHROMIUM, "--output-dir", folder];
+  const browser = ["--headless", "--no-sandbox", "--isolated", "--executable-path", CHROMIUM];
   const configured = new Map<string, ConfiguredServer>([
     ["files", command([entry("@modelcontextprotocol/server-filesystem", "dist/index.js"), folder])],
     ["memory", command([entry("@modelcontextprotocol/server-memory", "dist/index.js")], { MEMORY_FILE_PATH: join(folder, "memory.json") })],
@@ -110,28 +111,29 @@ test("server-memory keeps what another session finds", async () => {
   expect((await second.texts()).at(-1)).toContain("writes programs");
 });
 
-test.skipIf(!existsSync(CHROMIUM))("@playwright/mcp opens a page, clicks, reads, and gives a picture", async () => {
-  execFileSync(CHROMIUM, ["--version"]);
-  const page: Server = createServer((_, response) =>
-    response.writeHead(200, { "content-type": "text/html" }).end("<title>Door</title><button onclick=\"this.textContent='opened'\">knock</button>"),
-  );
-  await new Promise<void>((resolve) => page.listen(0, "127.0.0.1", resolve));
-  ends.push(() => void page.close());
-  const url = `http://127.0.0.1:${(page.address() as AddressInfo).port}/`;
-  const session = await open({ browser: "hand:browser" });
-  await session.say(`call mcp__browser__browser_navigate: ${JSON.stringify({ url })}\necho: page`);
-  await session.idle();
-  const shown = (await session.results()).at(-1)?.text ?? "";
-  const ref = /button "knock".*?\[ref=(\w+)\]/.exec(shown)?.[1];
-  expect(ref, shown).toBeDefined();
-  const click = JSON.stringify({ element: "the button", target: ref, ref });
-  await session.say(
-    `call mcp__browser__browser_click: ${click}\n---\ncall mcp__browser__browser_snapshot: {}\n---\ncall mcp__browser__browser_take_screenshot: {}\nsay: seen`,
-  );
-  await session.idle();
-  const log = await session.log();
-  const results = log.flatMap(({ entry: found }) => (found.type === "agent.mcp_tool_result" ? [found] : []));
-  expect(results.map(({ is_error }) => is_error)).toEqual([false, false, false, false]);
-  expect(JSON.stringify(results.at(-2)?.content)).toContain("opened");
-  expect(results.at(-1)?.content.some(({ type }) => type === "image")).toBe(true);
+needs("chromium")("a browser", () => {
+  test("@playwright/mcp opens a page, clicks, reads, and gives a picture", async () => {
+    const page: Server = createServer((_, response) =>
+      response.writeHead(200, { "content-type": "text/html" }).end("<title>Door</title><button onclick=\"this.textContent='opened'\">knock</button>"),
+    );
+    await new Promise<void>((resolve) => page.listen(0, "127.0.0.1", resolve));
+    ends.push(() => void page.close());
+    const url = `http://127.0.0.1:${(page.address() as AddressInfo).port}/`;
+    const session = await open({ browser: "hand:browser" });
+    await session.say(`call mcp__browser__browser_navigate: ${JSON.stringify({ url })}\n---\ncall mcp__browser__browser_snapshot: {}\necho: page`);
+    await session.idle();
+    const shown = (await session.results()).at(-1)?.text ?? "";
+    const ref = /button "knock".*?\[ref=(\w+)\]/.exec(shown)?.[1];
+    expect(ref, shown).toBeDefined();
+    const click = JSON.stringify({ element: "the button", target: ref, ref });
+    await session.say(
+      `call mcp__browser__browser_click: ${click}\n---\ncall mcp__browser__browser_snapshot: {}\n---\ncall mcp__browser__browser_take_screenshot: {}\nsay: seen`,
+    );
+    await session.idle();
+    const log = await session.log();
+    const results = log.flatMap(({ entry: found }) => (found.type === "agent.mcp_tool_result" ? [found] : []));
+    expect(results.map(({ is_error }) => is_error)).toEqual([false, false, false, false, false]);
+    expect(JSON.stringify(results.at(-2)?.content)).toContain("opened");
+    expect(results.at(-1)?.content.some(({ type }) => type === "image")).toBe(true);
+  });
 });
