@@ -57,6 +57,11 @@ export class HandHost {
       driver: withServers(driver, ledger),
       root: join(dataDir, "sandboxes"),
       log,
+      // What still runs of it is watched from now on, so that it ends when it stays idle.
+      adopt: (hand) => {
+        const row = ledger.hand(hand);
+        if (row !== undefined) this.#runner(row);
+      },
       ...(idleMs === undefined ? {} : { idleMs }),
     });
   }
@@ -64,9 +69,7 @@ export class HandHost {
   /** Removes what belongs to nobody and starts the sweeper. */
   async start(): Promise<void> {
     await this.#servers.start();
-    const running = new Set(await this.#sweeper.start());
-    // What still runs of them is watched from now on, so that it ends when it stays idle.
-    for (const row of this.#ledger.hands()) if (running.has(row.folder)) this.#runner(row);
+    await this.#sweeper.start();
     this.#log.info({ hands: this.#ledger.hands().length, boot: this.#ledger.boot }, "hands.adopted");
   }
 

@@ -14,6 +14,7 @@ import type { Principal } from "../authenticate.ts";
 import type { Creation, Unanswered } from "../idempotency.ts";
 import { readKey, readRetries } from "../idempotency.ts";
 import type { Streams } from "../stream.ts";
+import type { VaultProxy } from "../vault-proxy.ts";
 import type { Bodies } from "./body.ts";
 import { parseJson } from "./body.ts";
 import { check } from "./check.ts";
@@ -28,6 +29,8 @@ export interface Door {
   readonly fault: FaultPoint;
   readonly unanswered: Unanswered;
   readonly streams: Streams;
+  /** Null: this installation has none. */
+  readonly vaultProxy: VaultProxy | null;
 }
 
 export interface Body<T> {

@@ -36,9 +36,11 @@ export async function createSession(door: Door, call: Call, { value, given }: Bo
   }
 
   const chosen = typeof value.agent === "string" ? { type: "agent" as const, id: value.agent } : value.agent;
+  const vaultIds = [...new Set(value.vault_ids ?? [])];
   const [agent, environment] = await Promise.all([
     findAgent(door, workspace, chosen.id, chosen.version),
     findEnvironment(door, workspace, value.environment_id),
+    checkVaults(door, call, vaultIds),
   ]);
   if (environment.config.type === "self_hosted")
     throw invalid(`Environment ${value.environment_id} is a self-hosted environment. Sessions on self-hosted environments are not supported.`);
@@ -52,7 +54,7 @@ export async function createSession(door: Door, call: Call, { value, given }: Bo
     title: value.title ?? null,
     metadata: value.metadata ?? {},
     resources: [],
-    vault_ids: [],
+    vault_ids: vaultIds,
   };
   const entries = inputs.map((input, index) => ({
     type: "log.received" as const,
@@ -70,6 +72,16 @@ export async function createSession(door: Door, call: Call, { value, given }: Bo
     if (error instanceof Refusal && error.code !== "store_in_doubt") await leaveUnlessThere(door, workspace, value.environment_id, id);
     throw error;
   }
+}
+
+/** Every vault is there, in this workspace, and not archived: the vault proxy knows. */
+async function checkVaults(door: Door, call: Call, ids: readonly string[]): Promise<void> {
+  if (ids.length === 0) return;
+  const found = door.vaultProxy ? await door.vaultProxy.check(call, ids) : { unknown: ids, archived: [] };
+  const [unknown] = found.unknown;
+  if (unknown !== undefined) throw new Refusal("not_found", `vault_ids.${ids.indexOf(unknown)}: There is no such vault.`);
+  const [archived] = found.archived;
+  if (archived !== undefined) throw invalid(`vault_ids.${ids.indexOf(archived)}: Vault ${archived} is archived.`);
 }
 
 /** A session that an earlier try of this request made. The store compares the digests; what else is given is not looked at for a known id. */

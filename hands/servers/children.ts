@@ -11,7 +11,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { readdir, readFile } from "node:fs/promises";
 import type { Readable, Writable } from "node:stream";
 
-export const MARK = "HAND_OWNER";
+const MARK = "HAND_OWNER";
 const GRACE_MS = 1_000;
 const POLL_MS = 25;
 

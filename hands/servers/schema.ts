@@ -8,7 +8,7 @@ import { DESCRIPTION_CHARS_MAX, SCHEMA_BYTES_MAX, SCHEMA_DEPTH_MAX } from "./lim
 
 type Schema = Readonly<Record<string, unknown>>;
 
-export interface Accepted {
+interface Accepted {
   readonly type: "accepted";
   readonly schema: Schema;
   /** Goes after the tool's description. */

@@ -105,7 +105,7 @@ function bounded(notes: readonly ServerNote[]): readonly ServerNote[] {
 }
 
 /** Of a value, whatever the order of its names. L3 */
-export function digest(value: unknown): string {
+function digest(value: unknown): string {
   return createHash("sha256").update(canonical(value)).digest("hex").slice(0, 32);
 }
 

@@ -31,6 +31,7 @@ import { fixedKey } from "../../vault-proxy/model-key.ts";
 import { serve } from "../../vault-proxy/serve.ts";
 import { agent } from "../harnesses/agents.ts";
 import { type ScriptedModel, startModel } from "../support/model/server.ts";
+import { openVaultParts } from "../support/vault-parts.ts";
 
 /** Threads run built files. */
 const THREAD = new URL("../../dist/hands/virtual/thread.js", import.meta.url);
@@ -253,7 +254,9 @@ export async function startNode(options: NodeOptions = {}): Promise<TestNode> {
   await writeFile(publicFile, JSON.stringify({ ...(await exportJWK(publicKey)), kid: "k1", alg: "EdDSA" }));
 
   const model = await startModel({ key: "model-key" });
+  const parts = await openVaultParts(quiet);
   const vault = await serve({
+    ...parts,
     host: "127.0.0.1",
     port: 0,
     grantKeyFile: publicFile,
@@ -300,6 +303,7 @@ export async function startNode(options: NodeOptions = {}): Promise<TestNode> {
       await door.cut();
     },
     () => vault.close(),
+    () => parts.close(),
     () => model.close(),
     () => store.close(),
     () => rm(dir, { recursive: true, force: true }),

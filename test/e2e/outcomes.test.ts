@@ -3,6 +3,7 @@
 
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { WireEvent } from "../chaos/wire-checkers.ts";
+import { proves } from "../support/proves.ts";
 import { CaseSession, errorsOf, type ModelBody, Stage, stopsOf, TOOLSET, textOf } from "./cases/stage.ts";
 
 const STOPPED_MS = 5_000;
@@ -175,7 +176,7 @@ describe("an interrupt", () => {
 });
 
 describe("trouble", () => {
-  test("a node that is killed during an evaluation goes on with it, with signs of life", async () => {
+  proves("outcome:one-result", "a node that is killed during an evaluation goes on with it, with signs of life", async () => {
     const session = await stage.session();
     await define(session, { agent: "say: first", grader: ["forced wait: 7000", verdict("satisfied", "yes")] });
     const start = await session.has("span.outcome_evaluation_start");

@@ -24,7 +24,7 @@ export interface Asked {
 }
 
 /** True: it was answered, or is on its way to be. False: the usual answer. */
-export type Script = (asked: Asked) => boolean | Promise<boolean>;
+type Script = (asked: Asked) => boolean | Promise<boolean>;
 
 export interface RawOptions {
   /** Gives out session ids, and answers 404 to those that it does not know. */
