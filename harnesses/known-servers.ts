@@ -27,7 +27,7 @@ export class KnownServers {
   readonly #hands = new Map<string, BoundServer>();
   readonly #lists = new Map<string, KnownList>();
   readonly #tools = new Map<string, ServerTool>();
-  /** Servers that an error named since the session last began to run. */
+  /** Servers that an error named since the session last began to run, and no list since. */
   readonly #down = new Set<string>();
 
   take({ entry, position }: Stored): void {
@@ -37,6 +37,7 @@ export class KnownServers {
           this.#hands.set(entry.server.name, { hand: entry.hand, host: entry.host, state: entry.state, position, url: entry.server.url });
         break;
       case "log.tools":
+        this.#down.delete(entry.server.name);
         this.#list(entry.server, entry.hash, entry.tools);
         break;
       case "session.error":

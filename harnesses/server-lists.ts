@@ -122,7 +122,8 @@ export class ServerLists {
     const { log, lease } = this.#context;
     if (frozen.changed.length > 0) log.warn({ sessionId: lease.id, server: name, tools: frozen.changed.length }, "server.tools_changed");
     for (const tool of frozen.tools) if (!named.some((each) => each.name === tool.name)) named.push({ ...tool, server: name });
-    return [frozen, ...(told.notes.length > 0 ? [serverError(server, "mcp_connection_failed_error", noted(name, told))] : [])];
+    // Before the list: what comes after an error says that the server is there.
+    return [...(told.notes.length > 0 ? [serverError(server, "mcp_connection_failed_error", noted(name, told))] : []), frozen];
   }
 }
 

@@ -11,7 +11,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { readdir, readFile } from "node:fs/promises";
 import type { Readable, Writable } from "node:stream";
 
-export const MARK = "HAND_OWNER";
+const MARK = "HAND_OWNER";
 const GRACE_MS = 1_000;
 const POLL_MS = 25;
 
@@ -54,13 +54,17 @@ export class Children {
       stdio: ["pipe", "pipe", "pipe"],
       detached: true,
     });
+    let ending: Promise<void> | null = null;
     const child: Child = {
       pid: made.pid ?? 0,
       stdin: made.stdin,
       stdout: made.stdout,
       stderr: made.stderr,
       ended: endOf(made),
-      end: () => this.#end(child, mark),
+      end: () => {
+        ending ??= this.#end(child, mark);
+        return ending;
+      },
     };
     return child;
   }

@@ -62,7 +62,7 @@ export class ServerHand implements Runner {
   #opening: Promise<Connection> | null = null;
   #list: Ready | null = null;
   #listing: Promise<Ready | Failed> | null = null;
-  #failed: (Failed & { readonly at: number; readonly waitMs: number }) | null = null;
+  #failed: (Failed & { readonly at: number; readonly waitMs: number; isTold: boolean }) | null = null;
   #idleSince = Date.now();
   /** Aborts what is being opened or listed. */
   #over = new AbortController();
@@ -112,7 +112,8 @@ export class ServerHand implements Runner {
   #known(isFresh: boolean): Ready | Failed | null {
     if (isFresh || this.#listing !== null) return null;
     if (this.#list !== null) return this.#list;
-    if (this.#failed === null || performance.now() - this.#failed.at >= this.#failed.waitMs) return null;
+    if (this.#failed === null || (this.#failed.isTold && performance.now() - this.#failed.at >= this.#failed.waitMs)) return null;
+    this.#failed.isTold = true;
     return { type: "failed", cause: this.#failed.cause, message: this.#failed.message };
   }
 
@@ -152,7 +153,7 @@ export class ServerHand implements Runner {
       const { kind, says } = this.#told(error, signal);
       const waitMs = Math.min((this.#failed?.waitMs ?? RETRY_MS_MIN / 2) * 2, RETRY_MS_MAX);
       const failed = { type: "failed", cause: kind, message: `MCP server ${quoted(name)}: ${says}` } as const;
-      this.#failed = { ...failed, at: performance.now(), waitMs };
+      this.#failed = { ...failed, at: performance.now(), waitMs, isTold: false };
       log.warn({ hand, server: name, kind }, "server.unreachable");
       return failed;
     }

@@ -126,7 +126,7 @@ function withoutRemote(value: Schema, cut: { count: number }): Schema {
 }
 
 /** Without recursion: a deep one must not end the stack before it is judged. */
-function depthOf(value: unknown): number {
+export function depthOf(value: unknown): number {
   let level: unknown[] = [value];
   for (let depth = 0; ; depth += 1) {
     const next = level.flatMap((one) => (typeof one === "object" && one !== null ? Object.values(one) : []));

@@ -8,8 +8,8 @@ import { createHash } from "node:crypto";
 import { z } from "zod";
 import type { ServerNote, ServerTool, ServerTools } from "../hand.ts";
 import { cut } from "../tools/cap.ts";
-import { DESCRIPTION_CHARS_MAX, LIST_BYTES_MAX, NOTES_MAX, PAGES_MAX, TOOLS_MAX } from "./limits.ts";
-import { acceptable } from "./schema.ts";
+import { DESCRIPTION_CHARS_MAX, LIST_BYTES_MAX, NOTES_MAX, PAGES_MAX, SCHEMA_DEPTH_MAX, TOOLS_MAX } from "./limits.ts";
+import { acceptable, depthOf } from "./schema.ts";
 
 const NAME_CHARS_MAX = 255;
 const NOTE_CHARS_MAX = 300;
@@ -19,7 +19,7 @@ const Tool = z.looseObject({
   name: z.string().min(1).max(NAME_CHARS_MAX),
   title: z.string().optional().catch(undefined),
   description: z.string().optional().catch(undefined),
-  inputSchema: z.unknown(),
+  inputSchema: z.unknown().optional(),
   annotations: z.record(z.string(), z.unknown()).optional().catch(undefined),
 });
 
@@ -36,6 +36,10 @@ export async function readList(page: (cursor: string | undefined) => Promise<unk
   for (let pages = 1; ; pages += 1) {
     const { tools, nextCursor } = Page.parse(await page(cursor));
     for (const given of tools) {
+      if (depthOf(given) > SCHEMA_DEPTH_MAX) {
+        notes.push(tooDeep(given));
+        continue;
+      }
       const tool = Tool.safeParse(given);
       if (!tool.success) stop("name", "a tool without a usable name");
       else if (!found.has(tool.data.name)) {
@@ -62,6 +66,17 @@ export async function readList(page: (cursor: string | undefined) => Promise<unk
   const read = [...found.values()].sort((one, other) => (one.name < other.name ? -1 : 1)).map((tool) => toolOf(tool, notes)); // L2
   const tools = read.filter((tool) => tool !== null);
   return { type: "ready", hash: digest([tools.map(({ name, hash }) => [name, hash]), notes]), tools, notes: bounded(notes) };
+}
+
+/** Judged before anything goes through it level by level. */
+function tooDeep(given: unknown): ServerNote {
+  const name = typeof given === "object" && given !== null && "name" in given && typeof given.name === "string" ? given.name : "";
+  return {
+    tool: cut(name.toWellFormed(), NAME_CHARS_MAX),
+    keyword: "inputSchema",
+    what: "left_out",
+    says: `its definition is more than ${SCHEMA_DEPTH_MAX} levels deep`,
+  };
 }
 
 function toolOf(given: z.infer<typeof Tool>, notes: ServerNote[]): ServerTool | null {

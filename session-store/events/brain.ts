@@ -91,7 +91,7 @@ export type AgentToolUse = Named<"agent.tool_use"> & {
   };
 };
 /** `name` is the server's own. */
-export type AgentMcpToolUse = Omit<AgentToolUse, "type"> & { readonly type: "agent.mcp_tool_use"; readonly mcp_server_name: string };
+type AgentMcpToolUse = Omit<AgentToolUse, "type"> & { readonly type: "agent.mcp_tool_use"; readonly mcp_server_name: string };
 type AgentMcpToolResult = Named<"agent.mcp_tool_result"> & ToolResultFields & { readonly mcp_tool_use_id: EventId };
 type AgentCustomToolUse = Named<"agent.custom_tool_use"> & { readonly name: string; readonly input: unknown };
 type AgentToolResult = Named<"agent.tool_result"> & ToolResultFields & { readonly tool_use_id: EventId };

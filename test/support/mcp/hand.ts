@@ -9,7 +9,7 @@ import { ServerHand, type Times } from "../../../hands/servers/hand.ts";
 import { Reach } from "../../../hands/servers/reach.ts";
 import { mint } from "../../../session-store/ids.ts";
 
-export const TIMES: Times = { connectMs: 3_000, idleMs: 5_000, totalMs: 20_000 };
+const TIMES: Times = { connectMs: 3_000, idleMs: 5_000, totalMs: 20_000 };
 const BASE = { PATH: process.env.PATH ?? "", HOME: process.env.HOME ?? "" };
 
 /** A tool asked for again now, with time enough. */
@@ -45,8 +45,8 @@ export function openUrl(url: string, times: Partial<Times> = {}, internalHosts: 
   return openAt({ type: "url", url: new URL(url), reach }, times);
 }
 
-export const HOST = mint("host");
-export const children = new Children(HOST, BASE);
+const HOST = mint("host");
+const children = new Children(HOST, BASE);
 
 export function openCommand(command: Partial<Command>, times: Partial<Times> = {}): OpenHand {
   const whole = { command: process.execPath, args: [], env: {}, cwd: null, ...command };

@@ -68,6 +68,10 @@ export class RawServer {
     return `http://127.0.0.1:${this.port}/mcp`;
   }
 
+  onConnection(heard: () => void): void {
+    this.#server.on("connection", heard);
+  }
+
   count(method: string): number {
     return this.seen.filter((rpc) => rpc.method === method).length;
   }
