@@ -36,6 +36,7 @@ describe("settings", () => {
       parentPipe: false,
       logLevel: "info",
       isLogLevelGiven: false,
+      isMcpOpen: false,
     });
     expect(Object.isFrozen(config)).toBe(true);
   });

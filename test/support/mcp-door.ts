@@ -14,7 +14,7 @@ import { openEmbeddedStore } from "../../session-store/drivers/embedded/driver.t
 import type { SessionStore } from "../../session-store/store.ts";
 
 /** Two callers. */
-export const KEYS = ["key-of-the-first-caller", "key-of-the-second-caller"] as const;
+const KEYS = ["key-of-the-first-caller", "key-of-the-second-caller"] as const;
 export const [FIRST, SECOND] = KEYS.map((key) => ({ authorization: `Bearer ${key}` })) as [{ authorization: string }, { authorization: string }];
 
 export interface Doors {

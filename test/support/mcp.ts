@@ -3,7 +3,7 @@
 import { request } from "undici";
 import { z } from "zod";
 
-export const HANDSHAKE = "2025-11-25";
+const HANDSHAKE = "2025-11-25";
 export const STATELESS = "2026-07-28";
 
 const Message = z.looseObject({
