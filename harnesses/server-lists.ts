@@ -128,7 +128,7 @@ export class ServerLists {
 }
 
 /** The entry that says a list anew; null: it would say nothing new. L2 L3 */
-function frozenOf(
+export function frozenOf(
   server: ServerRef,
   { hash, tools }: Pick<Ready, "hash" | "tools">,
   before: readonly FrozenTool[],

@@ -1,6 +1,7 @@
 // The HTTP side of the bridge: one message out, and what comes back, from JSON or from a stream that may break off and be resumed.
 
 import { Agent, request } from "undici";
+import { z } from "zod";
 import { SseReader } from "./sse-reader.ts";
 
 /** No answer's length is limited: a turn may take hours, and its stream says that it lives. */
@@ -16,6 +17,7 @@ export interface Head {
   readonly name?: string;
 }
 
+const Refused = z.looseObject({ id: z.null(), error: z.looseObject({ message: z.string() }) });
 type Hear = (message: unknown) => void;
 
 export class BridgeLink {
@@ -46,7 +48,12 @@ export class BridgeLink {
     }
     const body = await readText(answer.body);
     const message = body === "" ? null : parsed(body);
-    if (answer.statusCode >= 400 && !isMessage(message)) throw new Error(`the door answered ${answer.statusCode}`);
+    if (answer.statusCode >= 400) {
+      // What is refused before it is read names no request: whoever waits for this one is to hear it all the same.
+      const refused = Refused.safeParse(message);
+      if (refused.success) throw new Error(`${refused.data.error.message} (status ${answer.statusCode})`);
+      if (!isMessage(message)) throw new Error(`the door answered with status ${answer.statusCode}`);
+    }
     if (isMessage(message)) hear(message);
     return "done";
   }
@@ -117,7 +124,8 @@ function parsed(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {
-    throw new Error("the door's answer is not JSON");
+    // The parser's own words would quote the answer.
+    throw new Error("the answer is not JSON");
   }
 }
 

@@ -98,7 +98,7 @@ class Bridge {
       const says = error instanceof Error ? error.message : "no reason";
       this.#options.say(`manyhands mcp: ${says}`);
       if (line.id !== undefined && line.method !== undefined)
-        this.#write({ jsonrpc: "2.0", id: line.id, error: { code: -32_000, message: `Manyhands can't be reached: ${says}` } });
+        this.#write({ jsonrpc: "2.0", id: line.id, error: { code: -32_000, message: `Manyhands did not take this: ${says}` } });
     }
   }
 

@@ -14,7 +14,7 @@ import { STATE_KIND, STATE_LIFE_MS } from "./seal.ts";
 const EVERY_MS = 60_000;
 const PAGE = 100;
 /** For a client to come back for its answer. */
-export const STREAM_KEPT_MS = 600_000;
+const STREAM_KEPT_MS = 600_000;
 
 export function sweepEvery(store: SessionStore, sessions: HandshakeSessions, log: Logger): () => void {
   let place: Parameters<HandshakeSessions["sweep"]>[0] = null;

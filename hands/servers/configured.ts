@@ -23,7 +23,7 @@ const Server = z.union([
 ]);
 const File = z.strictObject({ mcpServers: z.record(z.string().min(1).max(255), Server) });
 
-type ConfiguredServer = z.infer<typeof Server>;
+export type ConfiguredServer = z.infer<typeof Server>;
 export type ConfiguredServers = ReadonlyMap<string, ConfiguredServer>;
 
 /** Throws an error whose message is one line for the operator and repeats nothing of the file: it may hold credentials. */

@@ -58,7 +58,7 @@ LINK_LOCAL.addSubnet("fe80::", 10, "ipv6");
 
 type Kind = "public" | "internal" | "link_local";
 
-function kindOf(address: string): Kind {
+export function kindOf(address: string): Kind {
   const family = isIP(address) === 6 ? "ipv6" : "ipv4";
   if (LINK_LOCAL.check(address, family)) return "link_local";
   return INTERNAL.check(address, family) ? "internal" : "public";

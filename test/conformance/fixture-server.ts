@@ -6,6 +6,7 @@ import { makeAuthenticate } from "../../gateway/authenticate.ts";
 import { Bodies } from "../../gateway/http/body.ts";
 import { harden, listen } from "../../gateway/listen.ts";
 import { McpDoor } from "../../gateway/mcp/door.ts";
+import { topic } from "../../session-store/ids.ts";
 import { openStore } from "../../session-store/open.ts";
 import { fixtureSurface } from "./fixture.ts";
 
@@ -15,9 +16,18 @@ const { REDIS_URL: redisUrl, DATA_DIR: dataDir = ".manyhands", API_KEYS: apiKeys
 const log = pino({ base: { role: "fixture" } }, process.stdout);
 const store = await openStore({ ...(redisUrl !== undefined && { redisUrl }), dataDir, leaseMs: 30_000, log });
 let url = "";
+const heard = new Map<string, Set<() => void>>();
+for (const list of ["tools", "prompts"]) {
+  const hearers = new Set<() => void>();
+  heard.set(list, hearers);
+  await store.listen(topic(`fixture_${list}`), () => {
+    for (const tell of hearers) tell();
+  });
+}
+const hear = (list: string, tell: () => void) => void heard.get(list)?.add(tell);
 const door = new McpDoor({
   path: "/mcp",
-  surface: fixtureSurface(),
+  surface: fixtureSurface({ ring: (list) => store.ring(topic(`fixture_${list}`)), hear }),
   store,
   log,
   authenticate: makeAuthenticate(apiKeys.split(",").filter(Boolean)),

@@ -110,22 +110,26 @@ const STATIC = [
   { uri: "test://watched-resource", name: "watched-resource", mimeType: "text/plain", text: "Watched resource content" },
 ];
 
-/** `extra`: tools of a test's own. */
-export function fixtureSurface(extra: readonly ToolEntry[] = []): Surface {
-  const hearers = new Set<(list: "tools" | "prompts" | "resources") => void>();
+/** How replicas tell each other that a list changed. */
+export interface Bells {
+  readonly ring: (list: "tools" | "prompts") => void;
+  readonly hear: (list: "tools" | "prompts", heard: () => void) => void;
+}
+
+export function fixtureSurface(bells: Bells): Surface {
   const trigger = (list: "tools" | "prompts") =>
     tool({
       name: `test_trigger_${list === "tools" ? "tool" : "prompt"}_change`,
       description: `Says that the ${list} changed`,
       input: z.object({}),
       run: async () => {
-        for (const hear of hearers) hear(list);
+        bells.ring(list);
         return text("Told.");
       },
     });
   return {
     info: { name: "conformance-fixture", version: "1.0.0" },
-    tools: [...PLAIN, ...ASKING, ...ROUNDS, trigger("tools"), trigger("prompts"), ...extra],
+    tools: [...PLAIN, ...ASKING, ...ROUNDS, trigger("tools"), trigger("prompts")],
     prompts: PROMPTS,
     resources: {
       templates: [{ uriTemplate: "test://template/{id}/data", name: "template", mimeType: "application/json" }],
@@ -142,8 +146,11 @@ export function fixtureSurface(extra: readonly ToolEntry[] = []): Surface {
     },
     complete: async () => ({ values: [] }),
     onListChanged(hear) {
-      hearers.add(hear);
-      return () => hearers.delete(hear);
+      const isOver = { yes: false };
+      for (const list of ["tools", "prompts"] as const) bells.hear(list, () => isOver.yes || hear(list));
+      return () => {
+        isOver.yes = true;
+      };
     },
   };
 }

@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { handshake, post, type Reply, type RpcMessage, send, stateless } from "../support/mcp.ts";
 import { type Doors, FIRST, openDoors, SECOND } from "../support/mcp-door.ts";
 import { probe } from "../support/mcp-surface.ts";
+import { proves } from "../support/proves.ts";
 import { until } from "../support/until.ts";
 
 const tools = probe();
@@ -22,7 +23,7 @@ const textOf = (reply: Reply) => reply.messages.at(-1)?.result?.content?.[0]?.te
 const ping = { jsonrpc: "2.0", id: 1, method: "ping" };
 
 describe("a session", () => {
-  test("is known on every replica, and after a restart of all of them", async () => {
+  proves("mcp:any-replica", "is known on every replica, and after a restart of all of them", async () => {
     const { call, headers } = await handshake(one, FIRST, { other });
     expect(textOf(await call(1, "tools/call", echo("elsewhere")))).toContain("elsewhere");
     await Promise.all([0, 1].map((index) => doors.restart(index)));
@@ -47,7 +48,7 @@ describe("a session", () => {
     expect((await post(other, ping, { "mcp-session-id": session })).status).toBe(401);
   });
 
-  test("is unknown to another caller, by every verb, and goes on for its own", async () => {
+  proves("mcp:any-replica", "is unknown to another caller, by every verb, and goes on for its own", async () => {
     const { session, headers } = await handshake(one, FIRST);
     const theirs = { ...SECOND, "mcp-session-id": session };
     for (const answer of [await post(one, ping, theirs), await send(other, "GET", theirs), await send(one, "DELETE", theirs)]) {
@@ -181,32 +182,37 @@ describe("messages", () => {
   });
 });
 
-test("a thousand overlapping calls of two callers, with equal ids and tokens, never meet", async () => {
-  const names = await Promise.all([FIRST, SECOND].map(callerOf));
-  const ids = [0, 1, "1"];
-  const run = async (headers: Record<string, string>, name: string) => {
-    const { call } = await handshake(one, headers, { other });
-    const counts = new Set<unknown>();
-    await Promise.all(
-      Array.from({ length: 500 }, async (_, n) => {
-        const id = ids[n % ids.length] ?? 0;
-        const text = `call ${n}`;
-        const params =
-          n % 5 === 0 ? { name: "count", arguments: {} } : { name: "echo", arguments: { text, pauseMs: n % 7 }, _meta: { progressToken: 1 } };
-        const reply =
-          n % 2 === 0
-            ? await call(id, "tools/call", params)
-            : await stateless(n % 3 === 0 ? one : other, headers, { id, method: "tools/call", params });
-        const last = reply.messages.at(-1);
-        expect(last?.id).toBe(id);
-        if (n % 5 === 0) counts.add(textOf(reply));
-        else {
-          expect(textOf(reply)).toBe(`${name} ${text}`);
-          expect(reply.messages.slice(0, -1).map(({ params: told }) => told?.message)).toEqual([text, text]);
-        }
-      }),
-    );
-    expect(counts.size).toBe(100);
-  };
-  await Promise.all([run(FIRST, names[0] ?? ""), run(SECOND, names[1] ?? "")]);
-}, 60_000);
+proves(
+  "mcp:apart",
+  "a thousand overlapping calls of two callers, with equal ids and tokens, never meet",
+  async () => {
+    const names = await Promise.all([FIRST, SECOND].map(callerOf));
+    const ids = [0, 1, "1"];
+    const run = async (headers: Record<string, string>, name: string) => {
+      const { call } = await handshake(one, headers, { other });
+      const counts = new Set<unknown>();
+      await Promise.all(
+        Array.from({ length: 500 }, async (_, n) => {
+          const id = ids[n % ids.length] ?? 0;
+          const text = `call ${n}`;
+          const params =
+            n % 5 === 0 ? { name: "count", arguments: {} } : { name: "echo", arguments: { text, pauseMs: n % 7 }, _meta: { progressToken: 1 } };
+          const reply =
+            n % 2 === 0
+              ? await call(id, "tools/call", params)
+              : await stateless(n % 3 === 0 ? one : other, headers, { id, method: "tools/call", params });
+          const last = reply.messages.at(-1);
+          expect(last?.id).toBe(id);
+          if (n % 5 === 0) counts.add(textOf(reply));
+          else {
+            expect(textOf(reply)).toBe(`${name} ${text}`);
+            expect(reply.messages.slice(0, -1).map(({ params: told }) => told?.message)).toEqual([text, text]);
+          }
+        }),
+      );
+      expect(counts.size).toBe(100);
+    };
+    await Promise.all([run(FIRST, names[0] ?? ""), run(SECOND, names[1] ?? "")]);
+  },
+  60_000,
+);

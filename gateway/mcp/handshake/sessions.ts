@@ -15,9 +15,9 @@ import type { Caller } from "../caller.ts";
 import { WORKSPACE } from "../kept.ts";
 import { NO_SESSION, RpcError } from "../rpc.ts";
 
-export const SESSION_KIND = "mcp_session";
+const SESSION_KIND = "mcp_session";
 const ownedKind = (caller: string) => `mcp_sessions_of:${caller}`;
-export const IDLE_MS = 24 * 3_600_000;
+const IDLE_MS = 24 * 3_600_000;
 const SESSIONS_MAX = 256;
 const LOOKED_AT_MAX = 64;
 /** How exact the time of the last use is. */

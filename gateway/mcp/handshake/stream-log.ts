@@ -12,7 +12,7 @@ import { WORKSPACE } from "../kept.ts";
 import type { RpcId } from "../rpc.ts";
 
 export const STREAM_KIND = "mcp_stream";
-export const MESSAGE_KIND = "mcp_message";
+const MESSAGE_KIND = "mcp_message";
 export const LIFE_MS = 45_000;
 const WRITES_MAX = 50;
 

@@ -19,7 +19,7 @@ const INPUT_CHARS_MAX = 4_000;
 const STEPS_MAX = 200;
 const OPEN_READ_MAX = 500;
 
-export const WAIT_SECONDS_MAX = 300;
+const WAIT_SECONDS_MAX = 300;
 export const waitSeconds = (absent: number) =>
   z
     .number()
