@@ -57,11 +57,29 @@ const ROLES: Readonly<Record<Role, { readonly room: string; readonly settings: r
       "MANYHANDS_DOCKER_CPUS",
       "MANYHANDS_DOCKER_TMP_MB",
       "MANYHANDS_DOCKER_CONTAINERS_MAX",
+      "MANYHANDS_MCP_INTERNAL_HOSTS",
+      "MANYHANDS_MCP_SERVERS_FILE",
+      "MANYHANDS_MCP_CONNECT_TIMEOUT_MS",
+      "MANYHANDS_MCP_IDLE_TIMEOUT_MS",
+      "MANYHANDS_MCP_TOTAL_TIMEOUT_MS",
       "DOCKER_HOST",
     ],
   },
   worker: { room: "harnesses", settings: BRAIN },
-  gateway: { room: "gateway", settings: [...BRAIN, "MANYHANDS_PORT", "MANYHANDS_HOST", "MANYHANDS_API_KEY", "MANYHANDS_KEEP_ALIVE_MS"] },
+  gateway: {
+    room: "gateway",
+    settings: [
+      ...BRAIN,
+      "MANYHANDS_PORT",
+      "MANYHANDS_HOST",
+      "MANYHANDS_API_KEY",
+      "MANYHANDS_KEEP_ALIVE_MS",
+      "MANYHANDS_PUBLIC_URL",
+      "MANYHANDS_MCP_ISSUER",
+      "MANYHANDS_MCP_JWKS_URL",
+      "MANYHANDS_MCP_OPEN",
+    ],
+  },
 };
 
 export const isRole = (word: string): word is Role => Object.hasOwn(ROLES, word);

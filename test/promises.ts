@@ -32,6 +32,9 @@ export const PROMISES = {
   "text:whole": "Half a character never reaches a log or the model.",
   "prompt:stable": "Tools and system prompt are the same bytes at every request, across turns, crashes and sessions of one agent.",
   "stream:resumes": "A stream that is resumed from the last event it showed brings every later one, once, in order, on any gateway.",
+  "mcp:both-eras": "Every scored scenario of the official MCP conformance suite passes in both eras, with each request at another replica.",
+  "mcp:any-replica": "An MCP session is known on every replica and after a restart of all of them, and belongs to its caller alone.",
+  "mcp:apart": "Callers never see each other's answers, progress or state, whatever ids and tokens their requests share.",
   "redis:returns": "When Redis comes back, streams and turns go on within ten seconds, with nothing lost.",
 } as const;
 

@@ -26,18 +26,6 @@ describe("settings", () => {
     expect(readConfig({ MANYHANDS_PORT: "4100", PATH: "/bin" }).port).toBe(0);
   });
 
-  test("every setting of this project is known to it", () => {
-    const refused = KNOWN_SETTINGS.filter((name) => {
-      try {
-        readConfig({ [name]: "1" });
-        return false;
-      } catch (error) {
-        return String(error).includes("unknown setting");
-      }
-    });
-    expect(refused).toEqual([]);
-  });
-
   test("the vault's key is the vault's own file, or comes from one other place, and is taken out of the environment", () => {
     const vaultKeyOf = (env: NodeJS.ProcessEnv) => readConfig(env).vaultKey;
     expect(vaultKeyOf({ MANYHANDS_DATA_DIR: "/d" })).toEqual({ type: "file", path: "/d/vault/master.key", isOwn: true });
@@ -66,6 +54,18 @@ describe("settings", () => {
       { MANYHANDS_VAULT_TOKEN_FILE: "/t", MANYHANDS_VAULT_ROLE_ID_FILE: "/r", MANYHANDS_VAULT_SECRET_ID_FILE: "/s" },
     ])
       expect(() => server(env)).toThrow("VAULT_ADDR: needs");
+  });
+
+  test("every setting of this project is known to it", () => {
+    const refused = KNOWN_SETTINGS.filter((name) => {
+      try {
+        readConfig({ [name]: "1" });
+        return false;
+      } catch (error) {
+        return String(error).includes("unknown setting");
+      }
+    });
+    expect(refused).toEqual([]);
   });
 
   test.each([
