@@ -2,7 +2,7 @@
 // The command `manyhands`: one word chooses what this process becomes.
 
 import { pathToFileURL } from "node:url";
-import { EXIT_CONFIGURATION, SettingError } from "./config.ts";
+import { EXIT_CONFIGURATION, readConfig, SettingError } from "./config.ts";
 import { besideOf, entryOf, isRole } from "./roles.ts";
 import { version } from "./version.ts";
 
@@ -15,6 +15,8 @@ const USAGE = `usage: manyhands <command>
   vault rotate  gives the file vault of a stopped vault proxy a new key
   vault-proxy   the only program that holds credentials
   image         makes the image of container sandboxes from this machine's own packages
+  mcp [--url U] a bridge for MCP clients that only start programs: standard input and output to the gateway's /mcp
+  keys          makes the installation's keys where they are missing, and says in which folder
   status        asks a running gateway whether it is alive and ready
   version       prints the version
   help          prints this
@@ -31,9 +33,9 @@ async function main(words: readonly string[]): Promise<void> {
     await import(pathToFileURL(besideOf("vault-proxy", "rotate")).href);
     return;
   }
-  if (rest.length > 0) return misuse(`"${command}" takes no arguments`);
+  if (rest.length > 0 && command !== "mcp") return misuse(`"${command}" takes no arguments`);
   try {
-    await run(command);
+    await run(command, rest);
   } catch (error) {
     if (!(error instanceof SettingError)) throw error;
     process.stderr.write(`manyhands: ${error.message}\n`);
@@ -41,7 +43,7 @@ async function main(words: readonly string[]): Promise<void> {
   }
 }
 
-async function run(command: string): Promise<void> {
+async function run(command: string, rest: readonly string[]): Promise<void> {
   if (isRole(command)) {
     // This process becomes that program: loaded by its path, so that no code of ours is shared with the vault proxy's.
     await import(pathToFileURL(entryOf(command)).href);
@@ -58,11 +60,25 @@ async function run(command: string): Promise<void> {
       process.exitCode = await makeImage();
       break;
     }
+    case "keys": {
+      const { ensureKeys } = await import("./keys.ts");
+      const { dir } = await ensureKeys(readConfig().keysDir);
+      process.stdout.write(`${dir}\n`);
+      break;
+    }
     case "status": {
       const { status } = await import("./status.ts");
       const { text, isReady } = await status();
       process.stdout.write(text);
       process.exitCode = isReady ? 0 : 1;
+      break;
+    }
+    case "mcp": {
+      const url = urlIn(rest);
+      if (url === null) return misuse("mcp takes --url and an http:// or https:// address, or nothing");
+      const { bridge } = await import("./bridge.ts");
+      await bridge(url);
+      process.exit(0);
       break;
     }
     case "version":
@@ -77,6 +93,13 @@ async function run(command: string): Promise<void> {
     default:
       misuse(`there is no command "${command.slice(0, 40)}"`);
   }
+}
+
+/** The address that was given; undefined: none was; null: something else was. */
+function urlIn(words: readonly string[]): string | undefined | null {
+  if (words.length === 0) return undefined;
+  const [name, url = "", ...more] = words;
+  return name === "--url" && more.length === 0 && /^https?:/.test(url) && URL.canParse(url) ? url : null;
 }
 
 function misuse(what: string): void {

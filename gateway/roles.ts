@@ -66,7 +66,20 @@ const ROLES: Readonly<Record<Role, { readonly room: string; readonly settings: r
     ],
   },
   worker: { room: "harnesses", settings: BRAIN },
-  gateway: { room: "gateway", settings: [...BRAIN, "MANYHANDS_PORT", "MANYHANDS_HOST", "MANYHANDS_API_KEY", "MANYHANDS_KEEP_ALIVE_MS"] },
+  gateway: {
+    room: "gateway",
+    settings: [
+      ...BRAIN,
+      "MANYHANDS_PORT",
+      "MANYHANDS_HOST",
+      "MANYHANDS_API_KEY",
+      "MANYHANDS_KEEP_ALIVE_MS",
+      "MANYHANDS_PUBLIC_URL",
+      "MANYHANDS_MCP_ISSUER",
+      "MANYHANDS_MCP_JWKS_URL",
+      "MANYHANDS_MCP_OPEN",
+    ],
+  },
 };
 
 export const isRole = (word: string): word is Role => Object.hasOwn(ROLES, word);

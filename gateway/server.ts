@@ -27,6 +27,8 @@ import { addSessions } from "./http/sessions.ts";
 import { addThreads } from "./http/threads.ts";
 import { relayVaults } from "./http/vaults.ts";
 import { Unanswered } from "./idempotency.ts";
+import { McpDoor, type McpDoorOptions, type McpSettings } from "./mcp/door.ts";
+import { sessionsSurface } from "./mcp/sessions/surface.ts";
 import { openApiOf } from "./openapi.ts";
 import { Streams } from "./stream.ts";
 import type { VaultProxy } from "./vault-proxy.ts";
@@ -50,6 +52,8 @@ export interface ServerOptions {
   readonly ready: () => boolean;
   /** Null: this installation has none, and so no vaults. */
   readonly vaultProxy?: VaultProxy | null;
+  /** The door for MCP clients; absent: there is none. */
+  readonly mcp?: McpSettings;
   readonly keepAliveMs?: number;
   readonly slowReaderMs?: number;
 }
@@ -92,6 +96,8 @@ export function makeServer(options: ServerOptions): Server {
     sendJson(response, 200, document);
   });
 
+  const mcp = options.mcp && openMcp(app, { ...options.mcp, door, authenticate, bodies, keepAliveMs: options.keepAliveMs ?? KEEP_ALIVE_MS });
+
   const enter: RequestHandler = (request, _response, next) => {
     callers.set(request, authenticate(request.headers));
     if (isClosing) throw new Refusal("shutting_down");
@@ -128,8 +134,25 @@ export function makeServer(options: ServerOptions): Server {
     close() {
       isClosing = true;
       streams.close();
+      mcp?.close().catch((error: unknown) => log.warn({ err: error }, "mcp.not_closed"));
     },
   };
+}
+
+const MCP_PATH = "/mcp";
+
+/** The door for MCP clients, and the metadata that says how to get a token for it. */
+function openMcp(app: Express, options: McpSettings & { door: Door } & Pick<McpDoorOptions, "authenticate" | "bodies" | "keepAliveMs">): McpDoor {
+  const { store, log } = options.door;
+  const mcp = new McpDoor({ ...options, store, log, path: MCP_PATH, surface: sessionsSurface({ door: options.door }) });
+  app.all(MCP_PATH, (request, response) => mcp.serve(request, response));
+  app.get(/^\/\.well-known\/oauth-protected-resource(\/|$)/, (request, response, next) => {
+    const metadata = request.path === mcp.access.metadataPath() ? mcp.access.metadata() : null;
+    if (!metadata) return next();
+    response.setHeader("access-control-allow-origin", "*");
+    sendJson(response, 200, metadata);
+  });
+  return mcp;
 }
 
 /** Express knows an error handler by its four parameters. H3 */

@@ -13,6 +13,7 @@ import type { EventId, Fence, Position } from "../session-store/ids.ts";
 import { position } from "../session-store/ids.ts";
 import { KnownServers } from "./known-servers.ts";
 import { Outcomes } from "./outcomes.ts";
+import { weightOf } from "./weight.ts";
 
 /** Stop reasons of a reply that ends in the middle of a call. */
 const CUT_OFF: ReadonlySet<string> = new Set(["max_tokens", "model_context_window_exceeded"]);
@@ -65,6 +66,7 @@ export class LogView {
   #longCacheTokens = 0;
   #activeMs = 0;
   #runningSince: number | null = null;
+  #bytes = 0;
 
   environmentId = "";
   vaultIds: readonly string[] = [];
@@ -90,6 +92,10 @@ export class LogView {
   }
   get entries(): readonly Stored[] {
     return this.#entries;
+  }
+  /** About what the entries take up in memory. */
+  get bytes(): number {
+    return this.#bytes;
   }
   get agent(): AgentSnapshot {
     if (!this.#agent) throw new Error("The log has no log.created.");
@@ -132,6 +138,7 @@ export class LogView {
       if (stored.position <= this.head) continue;
       if (stored.position > this.head + 1) return false;
       this.#entries.push(stored);
+      this.#bytes += weightOf(stored);
       this.#take(stored);
     }
     return true;

@@ -17,6 +17,10 @@ export const PROMISES = {
   "lease:stale-worker": "A worker that was frozen past its lease writes nothing and runs nothing afterwards.",
   "hand:walled": "A command in a container reaches no network, no file of the host and nothing of another session, and takes no more than its share.",
   "hand:reclaimed": "Whatever dies and whatever the container engine answers, in the end exactly the containers of live hands are there.",
+  "hand:ends": "A command ends with its shell, at its time-out or at an interrupt, and everything that it started ends with it.",
+  "hand:exact": "What a command printed and its exit code are told exactly; of long output the model gets the ends, and where all of it is.",
+  "hand:dies":
+    "A container may die at any moment: its call ends in a result that says so, nothing runs twice, and the next call has a new one on the same files.",
   "room:borders": "A room imports only the rooms that it may; a harness imports its contract and nothing above it.",
   "send:once": "A send that is repeated under its idempotency key, at once or after a crash, is one message and one turn.",
   "outcome:one-result": "An evaluation that has begun comes to one result, whatever dies meanwhile; the work that it judges is not done twice.",
@@ -28,6 +32,9 @@ export const PROMISES = {
   "text:whole": "Half a character never reaches a log or the model.",
   "prompt:stable": "Tools and system prompt are the same bytes at every request, across turns, crashes and sessions of one agent.",
   "stream:resumes": "A stream that is resumed from the last event it showed brings every later one, once, in order, on any gateway.",
+  "mcp:both-eras": "Every scored scenario of the official MCP conformance suite passes in both eras, with each request at another replica.",
+  "mcp:any-replica": "An MCP session is known on every replica and after a restart of all of them, and belongs to its caller alone.",
+  "mcp:apart": "Callers never see each other's answers, progress or state, whatever ids and tokens their requests share.",
   "redis:returns": "When Redis comes back, streams and turns go on within ten seconds, with nothing lost.",
 } as const;
 

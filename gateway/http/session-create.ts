@@ -10,13 +10,13 @@ import { invalid } from "../answer.ts";
 import { modelOf } from "./agent-schema.ts";
 import { refuseUnmatched, resolveTools } from "./agent-tools.ts";
 import { findAgent } from "./agents.ts";
-import type { Body, Call, Door, Explain } from "./call.ts";
+import type { Asker, Body, Door, Explain } from "./call.ts";
 import { findEnvironment, leaveEnvironment, useEnvironment } from "./environments.ts";
 import { wireOfSession } from "./session-object.ts";
 import type { AgentChoice, SessionCreate } from "./session-schema.ts";
 import { tellUnmet } from "./unmet.ts";
 
-export async function createSession(door: Door, call: Call, { value, given }: Body<SessionCreate>): Promise<unknown> {
+export async function createSession(door: Door, call: Asker, { value, given }: Body<SessionCreate>): Promise<unknown> {
   const { workspace } = call.principal;
   const inputs = value.initial_events ?? [];
   let outcomes = 0;
@@ -75,7 +75,7 @@ export async function createSession(door: Door, call: Call, { value, given }: Bo
 }
 
 /** Every vault is there, in this workspace, and not archived: the vault proxy knows. */
-async function checkVaults(door: Door, call: Call, ids: readonly string[]): Promise<void> {
+async function checkVaults(door: Door, call: Asker, ids: readonly string[]): Promise<void> {
   if (ids.length === 0) return;
   const found = door.vaultProxy ? await door.vaultProxy.check(call, ids) : { unknown: ids, archived: [] };
   const [unknown] = found.unknown;

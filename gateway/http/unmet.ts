@@ -1,17 +1,14 @@
 // What an environment asks for and no hand can give yet. A session is made all the same: the usual environment asks for a network, and every client of
-// the API would be refused. So it is said where it does not break a client: in a header of the answer, and in the log.
+// the API would be refused. So it is said where it does not break a client: beside the answer, and in the log.
 
-import type { Call, Door } from "./call.ts";
+import type { Asker, Door } from "./call.ts";
 import type { EnvironmentConfig } from "./environment-schema.ts";
 
-/** A header that no client needs to know. */
-export const NOTICE = "manyhands-notice";
-
 /** Says at a session's creation what its environment asks for in vain. */
-export function tellUnmet(door: Door, call: Call, environmentId: string, config: EnvironmentConfig): void {
+export function tellUnmet(door: Door, call: Asker, environmentId: string, config: EnvironmentConfig): void {
   const unmet = unmetOf(config);
   if (unmet.length === 0) return;
-  call.response.setHeader(NOTICE, unmet.map((each) => SAYS[each]).join("; "));
+  call.notify(unmet.map((each) => SAYS[each]).join("; "));
   door.log.warn({ environmentId, unmet }, "environment.unmet");
 }
 

@@ -15,6 +15,7 @@ import { virtualDriver } from "../../hands/virtual/sandbox.ts";
 import { claudeHarness } from "../../harnesses/claude/harness.ts";
 import { grantMinter } from "../../harnesses/grant.ts";
 import type { Harness } from "../../harnesses/harness.ts";
+import type { WarmViews } from "../../harnesses/warm-views.ts";
 import { startWorker, type Worker } from "../../harnesses/worker.ts";
 import { admit } from "../../session-store/admit.ts";
 import { openEmbeddedStore } from "../../session-store/drivers/embedded/driver.ts";
@@ -54,6 +55,8 @@ export interface WorkerChoice {
   readonly store?: SessionStore;
   /** What this worker sees of the hands. */
   readonly hands?: Hands;
+  /** What this worker keeps of sessions that it drove. */
+  readonly views?: WarmViews;
 }
 
 export class TestNode {
@@ -293,6 +296,7 @@ export async function startNode(options: NodeOptions = {}): Promise<TestNode> {
       harness: choice.harness ?? harness,
       log,
       ...(fault ? { fault } : {}),
+      ...(choice.views ? { views: choice.views } : {}),
     });
   };
   const stops = [

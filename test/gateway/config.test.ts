@@ -27,6 +27,7 @@ describe("settings", () => {
       keysDir: join(resolve(".manyhands"), "keys"),
       sandbox: "auto",
       hasModelKey: false,
+      isMcpOpen: false,
       hasOwnModelAddress: false,
       leaseMs: 15_000,
       sessionsMax: 64,

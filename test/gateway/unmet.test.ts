@@ -1,7 +1,7 @@
 // What an environment asks for and no hand can give is said when a session is made, and breaks no client.
 
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { NOTICE } from "../../gateway/http/unmet.ts";
+import { NOTICE } from "../../gateway/http/call.ts";
 import type { Api } from "../support/api.ts";
 import { makeAgent, makeEnvironment, startApi } from "../support/api.ts";
 

@@ -9,6 +9,7 @@ import Anthropic from "@anthropic-ai/sdk";
 import pino from "pino";
 import { ensureKeys } from "../../gateway/keys.ts";
 import { harden } from "../../gateway/listen.ts";
+import type { McpSettings } from "../../gateway/mcp/door.ts";
 import { makeServer } from "../../gateway/server.ts";
 import { VaultProxy } from "../../gateway/vault-proxy.ts";
 import { openEmbeddedStore } from "../../session-store/drivers/embedded/driver.ts";
@@ -46,7 +47,14 @@ export interface Api {
 }
 
 export async function startApi(
-  options: { vaults?: boolean; keepAliveMs?: number; slowReaderMs?: number; leaseMs?: number; wrap?: (store: SessionStore) => SessionStore } = {},
+  options: {
+    vaults?: boolean;
+    mcp?: Partial<McpSettings>;
+    keepAliveMs?: number;
+    slowReaderMs?: number;
+    leaseMs?: number;
+    wrap?: (store: SessionStore) => SessionStore;
+  } = {},
 ): Promise<Api> {
   const dir = await mkdtemp(join(tmpdir(), "manyhands-api-"));
   const opened = await openEmbeddedStore({ dir, leaseMs: options.leaseMs ?? 30_000 });
@@ -54,6 +62,7 @@ export async function startApi(
   const logged: string[] = [];
   const log = pino({ level: "debug" }, { write: (line: string) => void logged.push(line) });
   const vaults = options.vaults ? await startVaults(dir, log) : null;
+  let url = "";
   const server = makeServer({
     vaultProxy: vaults?.client ?? null,
     store,
@@ -61,6 +70,7 @@ export async function startApi(
     log,
     fault: noFault,
     ready: () => true,
+    mcp: { publicUrl: null, ownUrl: () => url, isLoopback: true, issuer: null, isOpen: false, stateKey: Buffer.alloc(32, 1), ...options.mcp },
     ...(options.keepAliveMs !== undefined && { keepAliveMs: options.keepAliveMs }),
     ...(options.slowReaderMs !== undefined && { slowReaderMs: options.slowReaderMs }),
   });
@@ -83,7 +93,7 @@ export async function startApi(
   });
   harden(http);
   await new Promise<void>((resolve) => http.listen(0, "127.0.0.1", resolve));
-  const url = `http://127.0.0.1:${(http.address() as AddressInfo).port}`;
+  url = `http://127.0.0.1:${(http.address() as AddressInfo).port}`;
   return {
     url,
     store: opened,
