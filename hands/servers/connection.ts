@@ -122,9 +122,9 @@ export class Connection {
     try {
       await within(client.connect(wire, { signal, timeout: timeoutMs }), signal);
       const connection = new Connection(client, wire, inner, heard);
-      // A modern server tells of changes only on a stream that was asked for.
+      // A modern server tells of changes only on a stream that was asked for; it stays open longer than connecting may take.
       if (connection.era === "modern" && client.getServerCapabilities()?.tools?.listChanged === true)
-        client.listen({ toolsListChanged: true }, { timeout: timeoutMs, signal }).catch((error: unknown) => heard.trouble(errorOf(error)));
+        client.listen({ toolsListChanged: true }, { timeout: timeoutMs }).catch((error: unknown) => heard.trouble(errorOf(error)));
       return connection;
     } catch (error) {
       await inner.close().catch(() => {});

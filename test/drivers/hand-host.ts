@@ -26,6 +26,8 @@ export interface HostProcess {
 export interface Place {
   readonly dataDir: string;
   start(port?: number): Promise<HostProcess>;
+  /** The process started last. */
+  last(): HostProcess;
   /** A client that finds the process started last. */
   client(handLostMs?: number): HandsClient;
   clean(): Promise<void>;
@@ -45,6 +47,7 @@ export function makePlace(settings: Readonly<Record<string, string>> = {}): Plac
   };
   return {
     dataDir,
+    last,
     async start(port = 0) {
       const host = await startHost(dataDir, port, settings);
       started.push(host);
