@@ -3,7 +3,7 @@
 
 import { pathToFileURL } from "node:url";
 import { EXIT_CONFIGURATION, SettingError } from "./config.ts";
-import { entryOf, isRole } from "./roles.ts";
+import { besideOf, entryOf, isRole } from "./roles.ts";
 import { version } from "./version.ts";
 
 const USAGE = `usage: manyhands <command>
@@ -12,6 +12,7 @@ const USAGE = `usage: manyhands <command>
   gateway       the HTTP API; without REDIS_URL also the worker, over the embedded store
   worker        drives sessions; needs REDIS_URL, MANYHANDS_VAULT_URL and MANYHANDS_HANDS_URL
   hands         the hand host: where tools run
+  vault rotate  gives the file vault of a stopped vault proxy a new key
   vault-proxy   the only program that holds credentials
   image         makes the image of container sandboxes from this machine's own packages
   mcp [--url U] a bridge for MCP clients that only start programs: standard input and output to the gateway's /mcp
@@ -26,6 +27,11 @@ await main(process.argv.slice(2));
 
 async function main(words: readonly string[]): Promise<void> {
   const [command = "help", ...rest] = words;
+  if (command === "vault" && rest.length === 1 && rest[0] === "rotate") {
+    // By its path, as a program: no code of ours is shared with the vault proxy's.
+    await import(pathToFileURL(besideOf("vault-proxy", "rotate")).href);
+    return;
+  }
   if (rest.length > 0 && command !== "mcp") return misuse(`"${command}" takes no arguments`);
   try {
     await run(command, rest);

@@ -13,6 +13,7 @@ import { ensureKeys } from "./keys.ts";
 import { HEADER_BYTES_MAX, harden, listen } from "./listen.ts";
 import { makeServer } from "./server.ts";
 import { endOnBugs, endWhenAsked } from "./shutdown.ts";
+import { VaultProxy } from "./vault-proxy.ts";
 
 /** Of the time that a stop may take: for turns to be handed over, and for answers under way to get out. */
 const DRAIN_MS = 2_500;
@@ -27,7 +28,7 @@ try {
   explainAndExit(error);
 }
 
-async function run({ keysDir, apiKey, redisUrl, dataDir, leaseMs, keepAliveMs, host, port, parentPipe, ...more }: Config): Promise<void> {
+async function run({ keysDir, apiKey, redisUrl, dataDir, leaseMs, keepAliveMs, host, port, parentPipe, vaultUrl, ...more }: Config): Promise<void> {
   const keys = await ensureKeys(keysDir, apiKey);
   if (keys.loose.length > 0) log.warn({ dir: keys.dir, files: keys.loose }, "keys.readable_by_others");
   const store = await openStore({ ...(redisUrl === undefined ? {} : { redisUrl }), dataDir, leaseMs, log });
@@ -35,6 +36,7 @@ async function run({ keysDir, apiKey, redisUrl, dataDir, leaseMs, keepAliveMs, h
 
   const fault = faultPoint();
   let isReady = false;
+  const vaultProxy = vaultUrl === undefined ? null : await VaultProxy.open({ url: vaultUrl, keysDir, log });
   let ownUrl = "";
   const mcp = {
     publicUrl: more.publicUrl ?? null,
@@ -44,7 +46,7 @@ async function run({ keysDir, apiKey, redisUrl, dataDir, leaseMs, keepAliveMs, h
     isOpen: more.isMcpOpen,
     stateKey: keys.stateKey,
   };
-  const door = makeServer({ store, apiKeys: [keys.apiKey], log, fault, ready: () => isReady, keepAliveMs, mcp });
+  const door = makeServer({ vaultProxy, store, apiKeys: [keys.apiKey], log, fault, ready: () => isReady, keepAliveMs, mcp });
   const server = createServer({ maxHeaderSize: HEADER_BYTES_MAX }, door.app);
   harden(server);
   // Loaded only where it runs: a gateway on Redis has no harness in its process.
@@ -61,6 +63,7 @@ async function run({ keysDir, apiKey, redisUrl, dataDir, leaseMs, keepAliveMs, h
       const cut = setTimeout(() => server.closeAllConnections(), ANSWERS_MS);
       await Promise.all([brain?.stop(DRAIN_MS), server.listening ? closed : undefined]);
       clearTimeout(cut);
+      await vaultProxy?.close();
       await store.close();
     },
   });

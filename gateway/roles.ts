@@ -25,6 +25,18 @@ const ROLES: Readonly<Record<Role, { readonly room: string; readonly settings: r
     room: "vault-proxy",
     settings: [
       "MANYHANDS_VAULT_PORT",
+      "MANYHANDS_VAULT_KEY_FILE",
+      "MANYHANDS_VAULT_KEY",
+      "MANYHANDS_VAULT_KEY_COMMAND",
+      "MANYHANDS_VAULT_MOUNT",
+      "MANYHANDS_VAULT_PREFIX",
+      "MANYHANDS_VAULT_TOKEN_FILE",
+      "MANYHANDS_VAULT_ROLE_ID_FILE",
+      "MANYHANDS_VAULT_SECRET_ID_FILE",
+      "MANYHANDS_VAULT_APPROLE_MOUNT",
+      "MANYHANDS_INTERNAL_HOSTS",
+      "VAULT_ADDR",
+      "VAULT_NAMESPACE",
       "MANYHANDS_MODEL_KEY_FILE",
       "MANYHANDS_MODEL_HEADERS_TIMEOUT_MS",
       "MANYHANDS_MODEL_IDLE_TIMEOUT_MS",
@@ -68,9 +80,12 @@ const ROLES: Readonly<Record<Role, { readonly room: string; readonly settings: r
 export const isRole = (word: string): word is Role => Object.hasOwn(ROLES, word);
 
 /** The path of a role's program, beside this file: built or source, as this one is. */
-export function entryOf(role: Role): string {
+export const entryOf = (role: Role): string => besideOf(ROLES[role].room, "main");
+
+/** The path of a room's program, built or source, as this file is. */
+export function besideOf(room: string, program: string): string {
   const here = fileURLToPath(import.meta.url);
-  return join(dirname(here), "..", ROLES[role].room, `main${extname(here)}`);
+  return join(dirname(here), "..", room, `${program}${extname(here)}`);
 }
 
 /** What a child of this role is given of `env`; `extra` wins over it, and only names that the role may have pass. E1 */

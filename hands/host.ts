@@ -46,15 +46,18 @@ export class HandHost {
       driver,
       root: join(dataDir, "sandboxes"),
       log,
+      // What still runs of it is watched from now on, so that it ends when it stays idle.
+      adopt: (hand) => {
+        const row = ledger.hand(hand);
+        if (row !== undefined) this.#sandbox(row);
+      },
       ...(idleMs === undefined ? {} : { idleMs }),
     });
   }
 
   /** Removes what belongs to nobody and starts the sweeper. */
   async start(): Promise<void> {
-    const running = new Set(await this.#sweeper.start());
-    // What still runs of them is watched from now on, so that it ends when it stays idle.
-    for (const row of this.#ledger.hands()) if (running.has(row.folder)) this.#sandbox(row);
+    await this.#sweeper.start();
     this.#log.info({ hands: this.#ledger.hands().length, boot: this.#ledger.boot }, "hands.adopted");
   }
 

@@ -15,6 +15,7 @@ import type { LeaseContext } from "./host-context.ts";
 import type { Journal } from "./journal.ts";
 import { toolsOf } from "./tools.ts";
 import type { Call } from "./view.ts";
+import { isWebTool, refuseWeb } from "./web.ts";
 import { wellFormed } from "./well-formed.ts";
 
 /** How long an interrupt waits for a hand to end a call. */
@@ -110,11 +111,15 @@ export class Calls {
   }
 
   async #run(call: Call): Promise<void> {
-    const outcome = call.kind === "deny" ? null : await this.#execute(call);
+    const outcome = call.kind === "deny" ? null : isWebTool(call.name) ? this.#web(call) : await this.#execute(call);
     if (!this.#claim(call.id)) return;
     await this.#journal.append([outcome ? this.#entryOf(call, outcome) : errorResult(call, "This tool is disabled.")]);
     await this.#context.fault("result-stored");
-    this.#settle(call.id);
+    if (!isWebTool(call.name)) this.#settle(call.id);
+  }
+
+  #web(call: Call): Outcome {
+    return { type: "failed", reason: refuseWeb(this.#journal.view.agent, call) };
   }
 
   async #execute(call: Call): Promise<Outcome> {

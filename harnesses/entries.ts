@@ -5,9 +5,8 @@ import type { ModelUsage, SessionError, StopDetails, StopReason } from "../sessi
 import type { ResultBlock } from "../session-store/events/content.ts";
 import type { EventId, SessionId } from "../session-store/ids.ts";
 import { mintEvent, primaryThread } from "../session-store/ids.ts";
+import { NO_TOKENS } from "./outcomes.ts";
 import type { Call, LogView, Waiting } from "./view.ts";
-
-const NO_TOKENS: ModelUsage = { input_tokens: 0, output_tokens: 0, cache_read_input_tokens: 0, cache_creation_input_tokens: 0 };
 
 export const INTERRUPTED_TEXT = "Tool execution was interrupted before completion. Please retry.";
 
@@ -44,7 +43,10 @@ export function rescheduledEntries(session: Named): readonly BrainEntry[] {
 }
 
 export function appliedEntries(waiting: readonly Waiting[]): readonly BrainEntry[] {
-  return waiting.map(({ position, event }) => ({ type: "log.applied", ref: position, id: event.id }));
+  return waiting.map(({ position, event }) => {
+    if (event.type === "user.define_outcome") return { type: "log.outcome", id: event.id, outcome_id: event.outcome_id };
+    return { type: "log.applied", ref: position, id: event.id };
+  });
 }
 
 export function spanEnd(span: EventId, usage: ModelUsage | "error"): BrainEntry {

@@ -11,6 +11,7 @@ import type { ResultBlock } from "../session-store/events/content.ts";
 import type { AgentSnapshot, LogReply } from "../session-store/events/log.ts";
 import type { EventId, Fence, Position } from "../session-store/ids.ts";
 import { position } from "../session-store/ids.ts";
+import { Outcomes } from "./outcomes.ts";
 
 /** Stop reasons of a reply that ends in the middle of a call. */
 const CUT_OFF: ReadonlySet<string> = new Set(["max_tokens", "model_context_window_exceeded"]);
@@ -49,6 +50,7 @@ export interface BoundHand {
 }
 
 export class LogView {
+  readonly outcomes = new Outcomes();
   readonly #entries: Stored[] = [];
   readonly #calls = new Map<EventId, Call>();
   readonly #waiting = new Map<EventId, Waiting>();
@@ -99,12 +101,13 @@ export class LogView {
   result(id: EventId): CallResult | undefined {
     return this.#results.get(id);
   }
-  /** What waits for a brain, in arrival order. */
+  /** What waits for a brain, in arrival order; an outcome waits until it is taken up. */
   get waiting(): readonly Waiting[] {
     return [...this.#waiting.values()];
   }
+  /** What of it the next model request takes along. */
   get messages(): readonly Waiting[] {
-    return this.waiting.filter(({ event }) => event.type === "user.message" || event.type === "system.message");
+    return this.waiting.filter(({ event }) => isSaid(event));
   }
   get confirmations(): readonly (Waiting & { readonly event: Confirmation })[] {
     return this.waiting.filter((one): one is Waiting & { event: Confirmation } => one.event.type === "user.tool_confirmation");
@@ -131,6 +134,7 @@ export class LogView {
 
   #take(stored: Stored): void {
     const { entry, at } = stored;
+    this.outcomes.take(entry);
     switch (entry.type) {
       case "log.created":
         this.#agent = entry.agent;
@@ -144,6 +148,7 @@ export class LogView {
         this.#receive(stored, entry.event, entry.waits);
         break;
       case "log.applied":
+      case "log.outcome":
         this.#apply(entry.id);
         break;
       case "log.reply":
@@ -171,6 +176,9 @@ export class LogView {
       case "span.model_request_end":
         this.openSpan = null;
         this.#count(entry.model_usage);
+        break;
+      case "span.outcome_evaluation_end":
+        this.#evaluated(entry);
         break;
       case "session.error":
         if (entry.error.retry_status.type === "retrying") this.failures += 1;
@@ -203,7 +211,8 @@ export class LogView {
 
   #receive(stored: Stored, event: ClientEvent, waits: boolean): void {
     if (event.type !== "user.interrupt" || waits) this.handOvers = 0;
-    if (waits) this.#waiting.set(event.id, { position: stored.position, event });
+    if (event.type === "user.define_outcome") this.outcomes.define(event, stored.position);
+    if (waits || event.type === "user.define_outcome") this.#waiting.set(event.id, { position: stored.position, event });
     if (event.type === "user.tool_confirmation") this.#answer(event, false);
     if (event.type === "user.custom_tool_result") this.#close(event.custom_tool_use_id, resultOf(event));
     if (event.type === "user.tool_result") this.#close(event.tool_use_id, resultOf(event));
@@ -213,7 +222,16 @@ export class LogView {
     const event = this.#waiting.get(id)?.event;
     this.#waiting.delete(id);
     if (event?.type === "user.tool_confirmation") this.#answer(event, true);
-    if (event?.type === "user.message" || event?.type === "system.message") this.hasQuestion = true;
+    if (event && isSaid(event)) this.hasQuestion = true;
+  }
+
+  /** What is to be revised, and what was not reached, is the agent's to answer; each iteration has the limits of a turn. */
+  #evaluated({ result, usage }: Extract<Stored["entry"], { type: "span.outcome_evaluation_end" }>): void {
+    this.#progress();
+    this.#count(usage);
+    this.rounds = 0;
+    this.truncatedInRow = 0;
+    if (result === "needs_revision" || result === "max_iterations_reached") this.hasQuestion = true;
   }
 
   #answer(event: Confirmation, isApplied: boolean): void {
@@ -268,6 +286,8 @@ export class LogView {
     };
   }
 }
+
+const isSaid = ({ type }: ClientEvent): boolean => type === "user.message" || type === "system.message" || type === "user.define_outcome";
 
 function resultOf(event: { content?: readonly ResultBlock[] | null | undefined; is_error?: boolean | null | undefined }): CallResult {
   return { content: event.content ?? [], is_error: event.is_error ?? false };

@@ -78,9 +78,9 @@ export class Writer {
   }
 
   /** Ends the lease if the head is still `seen`. */
-  finish(seen: Position, entries: readonly BrainEntry[], dueAt?: number): Promise<"done" | "more"> {
+  finish(seen: Position, entries: readonly BrainEntry[], waitMs?: number): Promise<"done" | "more"> {
     return this.#alone(async () => {
-      const answer = await this.#persist((n) => this.#store.finish(this.#lease, n, seen, entries, dueAt));
+      const answer = await this.#persist((n) => this.#store.finish(this.#lease, n, seen, entries, waitMs));
       if (answer === "more") return "more";
       this.#isClosed = true;
       return "done";
@@ -88,9 +88,9 @@ export class Writer {
   }
 
   /** Ends the lease, whatever came. */
-  release(entries: readonly BrainEntry[], dueAt: number): Promise<void> {
+  release(entries: readonly BrainEntry[], waitMs: number): Promise<void> {
     return this.#alone(async () => {
-      await this.#persist((n) => this.#store.release(this.#lease, n, entries, dueAt));
+      await this.#persist((n) => this.#store.release(this.#lease, n, entries, waitMs));
       this.#isClosed = true;
     });
   }

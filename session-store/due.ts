@@ -9,6 +9,7 @@
 //       only an urgent entry (interrupt, answer) brings it forward.
 //   D6  A lease is safe through S2 and the hand host's fence alone; its time limit is there for progress.
 //   D7  `attempt` counts takes since the last progress: a reply, a result, or a received entry. What recovery itself appends is none.
+//   D8  Scores are times of the store's own clock: a wait is told as a duration, and the step adds it. No caller's clock decides when a session is due.
 
 import type { Fence, Position, SessionId } from "./ids.ts";
 

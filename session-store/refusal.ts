@@ -28,6 +28,8 @@ export const REFUSALS = {
   keys_unreachable: { status: 503, wire: "overloaded_error", retry: "later", says: "The authorization server's keys can't be had now." },
   // hands and vault proxy
   hand_lost: { status: 502, wire: "api_error", retry: "later", says: "The hand host can't be reached." },
+  vault_away: { status: 503, wire: "overloaded_error", retry: "later", says: "The vault proxy can't be reached." },
+  vault_in_doubt: { status: 503, wire: "overloaded_error", retry: "ask", says: "The vault proxy did not answer; the change may have been made." },
   grant_invalid: { status: 401, wire: "authentication_error", retry: "never", says: "The grant is missing, expired or for something else." },
 } as const;
 

@@ -84,10 +84,10 @@ export interface SessionStore extends DueSet, Documents {
   /** A brain's entries, all or none, durable when it resolves. `n` counts this lease's appends: 1, 2, 3 … S2–S5 */
   emitEvents(lease: Lease, n: number, entries: readonly BrainEntry[], options?: { readonly isRecovery?: boolean }): Promise<readonly Stored[]>;
   /** Ends a turn: appends and gives the lease back only if head = `seen`; otherwise appends nothing and answers "more".
-   *  Afterwards the session is due at `dueAt` if given, now if something waits and no call is open, else not at all. */
-  finish(lease: Lease, n: number, seen: Position, entries: readonly BrainEntry[], dueAt?: number): Promise<readonly Stored[] | "more">;
-  /** Gives the lease back without the head check, for a retry later or a shutdown. `dueAt` in ms. */
-  release(lease: Lease, n: number, entries: readonly BrainEntry[], dueAt: number): Promise<readonly Stored[]>;
+   *  Afterwards the session is due in `waitMs` if given, now if something waits and no call is open, else not at all. D8 */
+  finish(lease: Lease, n: number, seen: Position, entries: readonly BrainEntry[], waitMs?: number): Promise<readonly Stored[] | "more">;
+  /** Gives the lease back without the head check, to be due in `waitMs`: for a retry later, or a shutdown. D8 */
+  release(lease: Lease, n: number, entries: readonly BrainEntry[], waitMs: number): Promise<readonly Stored[]>;
 
   /** Entries by position. An unknown or deleted session is refused (`session_not_found`). */
   getEvents(id: SessionId, slice?: Slice): Promise<readonly Stored[]>;

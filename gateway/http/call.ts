@@ -14,6 +14,7 @@ import type { Principal } from "../authenticate.ts";
 import type { Creation, Unanswered } from "../idempotency.ts";
 import { readKey, readRetries } from "../idempotency.ts";
 import type { Streams } from "../stream.ts";
+import type { VaultProxy } from "../vault-proxy.ts";
 import type { Bodies } from "./body.ts";
 import { parseJson } from "./body.ts";
 import { check } from "./check.ts";
@@ -28,6 +29,8 @@ export interface Door {
   readonly fault: FaultPoint;
   readonly unanswered: Unanswered;
   readonly streams: Streams;
+  /** Null: this installation has none. */
+  readonly vaultProxy: VaultProxy | null;
 }
 
 export interface Body<T> {
@@ -48,14 +51,20 @@ export class JsonText {
   }
 }
 
+/** A header that no client needs to know. */
+export const NOTICE = "manyhands-notice";
+
 /** Who asks, and by what request: all that a verb knows of it, whatever protocol it came by. */
 export interface Asker {
   readonly principal: Principal;
+  readonly requestId: string;
   /** What an idempotency key is for. */
   readonly path: string;
   readonly key: string | null;
   readonly retries: number;
   sessionId(): SessionId;
+  /** Says something beside the answer. */
+  notice(says: string): void;
   onAnswered(then: () => void): void;
   identify(unanswered: Unanswered, prefix: string, body: unknown): Creation;
 }
@@ -119,6 +128,10 @@ export class Call implements Asker {
   /** For methods without a body: whatever was sent is read and forgotten. */
   async noBody(): Promise<void> {
     if (this.request.method !== "GET") await this.#bodies.read(this.request, this.response);
+  }
+
+  notice(says: string): void {
+    this.response.setHeader(NOTICE, says);
   }
 
   onAnswered(then: () => void): void {

@@ -23,6 +23,13 @@ const sent = <T extends string, Fields extends z.ZodRawShape>(type: T, fields: F
 const made = <T extends string, Fields extends z.ZodRawShape>(type: T, fields: Fields) =>
   z.strictObject({ id: text, type: z.literal(type), ...fields, processed_at: time });
 
+const tokens = z.strictObject({
+  input_tokens: count,
+  output_tokens: count,
+  cache_read_input_tokens: count,
+  cache_creation_input_tokens: count,
+});
+const evaluation = { outcome_id: text, iteration: count };
 const policy = z.enum(["always_allow", "always_ask", "auto"]);
 
 const Event = name(
@@ -32,6 +39,12 @@ const Event = name(
     sent("user.interrupt", { session_thread_id: text.nullish() }),
     sent("user.tool_confirmation", { tool_use_id: text, result: z.enum(["allow", "deny"]), deny_message: text.nullish() }),
     sent("user.custom_tool_result", { custom_tool_use_id: text, ...result }),
+    made("user.define_outcome", {
+      description: text,
+      rubric: z.strictObject({ type: z.literal("text"), content: text }),
+      max_iterations: z.int().min(1),
+      outcome_id: text,
+    }),
     sent("system.message", { content: z.array(TextBlock) }),
     made("agent.message", { content: z.array(TextBlock) }),
     made("agent.thinking", {}),
@@ -69,12 +82,16 @@ const Event = name(
     made("span.model_request_end", {
       model_request_start_id: text,
       is_error: z.boolean(),
-      model_usage: z.strictObject({
-        input_tokens: count,
-        output_tokens: count,
-        cache_read_input_tokens: count,
-        cache_creation_input_tokens: count,
-      }),
+      model_usage: tokens,
+    }),
+    made("span.outcome_evaluation_start", evaluation),
+    made("span.outcome_evaluation_ongoing", evaluation),
+    made("span.outcome_evaluation_end", {
+      ...evaluation,
+      outcome_evaluation_start_id: text,
+      result: z.enum(["satisfied", "needs_revision", "max_iterations_reached", "failed", "interrupted"]),
+      explanation: text,
+      usage: tokens,
     }),
   ]),
 );

@@ -7,7 +7,7 @@
 import { admit } from "../../session-store/admit.ts";
 import type { OutsideEntry, Stored } from "../../session-store/entry.ts";
 import type { ClientEvent } from "../../session-store/events/client.ts";
-import { waits } from "../../session-store/events/client.ts";
+import { eventOf, waits } from "../../session-store/events/client.ts";
 import type { EventId, SessionId } from "../../session-store/ids.ts";
 import { mintEvent, mintFrom, position } from "../../session-store/ids.ts";
 import { Refusal } from "../../session-store/refusal.ts";
@@ -60,7 +60,7 @@ export async function sendEvents(door: Door, call: Asker, { value, bytes, given 
   const { key, principal } = call;
   const events = value.events.map((input, index): ClientEvent => {
     const eventId = key === null ? mintEvent() : (mintFrom("sevt", principal.workspace, `/v1/sessions/${id}/events`, key, index) as EventId);
-    return { id: eventId, ...input };
+    return eventOf(eventId, input);
   });
   const retryDigest = digestOf(id, principal.name, bytes);
   if (key === null && call.retries > 0) {

@@ -108,6 +108,7 @@ export async function archiveSession(door: Door, call: Asker): Promise<unknown> 
       ],
     };
   });
+  await door.vaultProxy?.revoke(id, call);
   return wireOfSession(record);
 }
 
@@ -121,6 +122,7 @@ async function remove(door: Door, call: Call): Promise<unknown> {
       throw new Refusal("session_busy", `Session ${id} cannot be deleted while its status is running`);
     throw error;
   }
+  await door.vaultProxy?.revoke(id, call);
   // A crash before this leaves a use without a session: the deletion of the environment prunes it.
   await leaveEnvironment(door, record.workspace, environmentOf(record), id);
   return { id, type: "session_deleted" };

@@ -16,6 +16,7 @@ export const CLIENT_TYPES = [
   "user.tool_confirmation",
   "user.custom_tool_result",
   "user.tool_result",
+  "user.define_outcome",
   "system.message",
 ] as const;
 
@@ -39,11 +40,13 @@ export const SERVER_TYPES = [
   "session.thread_status_idle",
   "span.model_request_start",
   "span.model_request_end",
+  "span.outcome_evaluation_start",
+  "span.outcome_evaluation_ongoing",
+  "span.outcome_evaluation_end",
 ] as const;
 
 /** Types of the contract that nothing here makes yet: a filter may name them, and finds nothing. */
 const OTHER_TYPES = [
-  "user.define_outcome",
   "agent.mcp_tool_use",
   "agent.mcp_tool_result",
   "agent.thread_message_sent",
@@ -51,9 +54,6 @@ const OTHER_TYPES = [
   "agent.thread_context_compacted",
   "session.deleted",
   "session.thread_created",
-  "span.outcome_evaluation_start",
-  "span.outcome_evaluation_ongoing",
-  "span.outcome_evaluation_end",
 ] as const;
 
 export const EVENT_TYPES = [...CLIENT_TYPES, ...SERVER_TYPES, ...OTHER_TYPES] as const;

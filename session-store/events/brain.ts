@@ -58,6 +58,9 @@ export interface SessionError {
   readonly retry_status: { readonly type: "retrying" | "exhausted" | "terminal" };
 }
 
+/** What a grader says of an iteration, or what ended the outcome otherwise (contract §13). All but `needs_revision` end it. */
+export type EvaluationResult = "satisfied" | "needs_revision" | "max_iterations_reached" | "failed" | "interrupted";
+
 interface Named<Type extends string> {
   readonly id: EventId;
   readonly type: Type;
@@ -65,6 +68,11 @@ interface Named<Type extends string> {
 interface ToolResultFields {
   readonly content: readonly ResultBlock[];
   readonly is_error: boolean;
+}
+interface EvaluationFields {
+  readonly outcome_id: string;
+  /** 0 is the first evaluation. */
+  readonly iteration: number;
 }
 interface ThreadFields {
   readonly session_thread_id: string;
@@ -101,4 +109,14 @@ export type BrainEvent =
   | (Named<"session.thread_status_terminated"> & ThreadFields)
   | (Named<"session.thread_status_idle"> & ThreadFields & { readonly stop_reason: StopReason; readonly stop_details: StopDetails })
   | Named<"span.model_request_start">
-  | (Named<"span.model_request_end"> & { readonly model_request_start_id: EventId; readonly is_error: boolean; readonly model_usage: ModelUsage });
+  | (Named<"span.model_request_end"> & { readonly model_request_start_id: EventId; readonly is_error: boolean; readonly model_usage: ModelUsage })
+  | (Named<"span.outcome_evaluation_start"> & EvaluationFields)
+  | (Named<"span.outcome_evaluation_ongoing"> & EvaluationFields)
+  | (Named<"span.outcome_evaluation_end"> &
+      EvaluationFields & {
+        /** Empty where none had begun. */
+        readonly outcome_evaluation_start_id: string;
+        readonly result: EvaluationResult;
+        readonly explanation: string;
+        readonly usage: ModelUsage;
+      });

@@ -30,6 +30,20 @@ export interface LogApplied {
   readonly id: EventId;
 }
 
+/** The outcome that the event `id` defined is taken up here: from here on the agent knows of it and works toward it. */
+export interface LogOutcome {
+  readonly type: "log.outcome";
+  readonly id: EventId;
+  readonly outcome_id: string;
+}
+
+/** A grader's answer within the evaluation `span` that held no verdict: what it took counts all the same. */
+export interface LogGrading {
+  readonly type: "log.grading";
+  readonly span: EventId;
+  readonly usage: ModelUsage;
+}
+
 /** A block of a model reply, as it must go back to the model. Tool input is the original JSON text. */
 export type ReplyBlock =
   | { readonly type: "text"; readonly text: string; readonly citations?: unknown }
@@ -91,11 +105,19 @@ export interface ToolConfig {
   readonly enabled: boolean;
   readonly permission_policy: { readonly type: "always_allow" | "always_ask" | "auto" };
 }
+/** Where a web tool may go (contract §9.1); the lists exclude each other. */
+export interface WebSettings {
+  readonly allowed_domains?: readonly string[];
+  readonly blocked_domains?: readonly string[];
+  readonly max_content_tokens?: number | null;
+  readonly user_location?: object | null;
+  readonly url_sources?: null;
+}
 export type AgentTool =
   | {
       readonly type: "agent_toolset_20260401";
       readonly default_config: ToolConfig;
-      readonly configs: readonly (ToolConfig & { readonly name: string })[];
+      readonly configs: readonly (ToolConfig & WebSettings & { readonly name: string })[];
     }
   | {
       readonly type: "mcp_toolset";

@@ -104,7 +104,7 @@ describe("the embedded store alone", () => {
     const first = await openEmbeddedStore({ dir, leaseMs: 30_000 });
     const { id, lease } = await openHeld(first);
     const waiting = await openHeld(first);
-    await first.release(waiting.lease, 1, [], Date.now() + 60_000);
+    await first.release(waiting.lease, 1, [], 60_000);
     const { dueAt } = await first.getSession(waiting.id);
     await first.close();
 

@@ -63,7 +63,7 @@ needs("redis-server")("cut connections", () => {
     expect(await store.getSession(session.id)).toMatchObject({ fence: 1 });
     expect(await cut(() => store.renew(lease))).toBe(2);
 
-    const released = await cut(() => store.release(lease, 1, [rescheduled()], Date.now() + 60_000));
+    const released = await cut(() => store.release(lease, 1, [rescheduled()], 60_000));
     expect(released.map((stored) => stored.position)).toEqual([3]);
     await cut(() => store.wake(session.id));
     const next = await take(store);

@@ -19,6 +19,7 @@ import { admit } from "../../session-store/admit.ts";
 import { openEmbeddedStore } from "../../session-store/drivers/embedded/driver.ts";
 import type { Stored } from "../../session-store/entry.ts";
 import type { ClientEvent, ClientInput } from "../../session-store/events/client.ts";
+import { eventOf } from "../../session-store/events/client.ts";
 import type { AgentSnapshot, AgentTool } from "../../session-store/events/log.ts";
 import type { FaultPoint } from "../../session-store/fault-point.ts";
 import type { Position, SessionId } from "../../session-store/ids.ts";
@@ -29,6 +30,7 @@ import { fixedKey } from "../../vault-proxy/model-key.ts";
 import { serve } from "../../vault-proxy/serve.ts";
 import { agent } from "../harnesses/agents.ts";
 import { type ScriptedModel, startModel } from "../support/model/server.ts";
+import { openVaultParts } from "../support/vault-parts.ts";
 
 /** Threads run built files. */
 const THREAD = new URL("../../dist/hands/virtual/thread.js", import.meta.url);
@@ -122,7 +124,7 @@ export class TestSession {
 
   /** Sends as the gateway does: admitted, then received behind the gate. */
   async send(...inputs: readonly ClientInput[]): Promise<void> {
-    const events = inputs.map((input): ClientEvent => ({ ...input, id: mintEvent() }));
+    const events = inputs.map((input): ClientEvent => eventOf(mintEvent(), input));
     for (;;) {
       const record = await this.node.store.getSession(this.id);
       const { entries, onlyIdle } = admit(record, events);
@@ -249,7 +251,9 @@ export async function startNode(options: NodeOptions = {}): Promise<TestNode> {
   await writeFile(publicFile, JSON.stringify({ ...(await exportJWK(publicKey)), kid: "k1", alg: "EdDSA" }));
 
   const model = await startModel({ key: "model-key" });
+  const parts = await openVaultParts(quiet);
   const vault = await serve({
+    ...parts,
     host: "127.0.0.1",
     port: 0,
     grantKeyFile: publicFile,
@@ -295,6 +299,7 @@ export async function startNode(options: NodeOptions = {}): Promise<TestNode> {
       await door.cut();
     },
     () => vault.close(),
+    () => parts.close(),
     () => model.close(),
     () => store.close(),
     () => rm(dir, { recursive: true, force: true }),

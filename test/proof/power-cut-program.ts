@@ -84,7 +84,7 @@ async function drive(store: SessionStore, lease: Lease, name: string): Promise<v
     acknowledge(lease.id, ended);
     return;
   }
-  acknowledge(lease.id, await store.release(lease, n + 1, [note(`${name} released ${lease.fence}`)], Date.now()));
+  acknowledge(lease.id, await store.release(lease, n + 1, [note(`${name} released ${lease.fence}`)], 0));
 }
 
 async function work(store: SessionStore, name: string, until: number): Promise<void> {

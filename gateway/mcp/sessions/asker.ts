@@ -2,7 +2,7 @@
 
 import type { z } from "zod";
 import type { SessionId } from "../../../session-store/ids.ts";
-import { parseSessionId } from "../../../session-store/ids.ts";
+import { mint, parseSessionId } from "../../../session-store/ids.ts";
 import { Refusal } from "../../../session-store/refusal.ts";
 import type { Asker, Body } from "../../http/call.ts";
 import { check } from "../../http/check.ts";
@@ -19,9 +19,12 @@ export interface Asking {
 
 export class ToolAsker implements Asker {
   readonly principal: Caller;
+  readonly requestId = mint("req");
   readonly path: string;
   readonly key: string | null;
   readonly retries = 0;
+  /** What was said beside the answer. */
+  readonly notices: string[] = [];
   readonly #session: string | undefined;
 
   constructor({ caller, path, session, key }: Asking) {
@@ -35,6 +38,10 @@ export class ToolAsker implements Asker {
     const id = parseSessionId(this.#session ?? "");
     if (!id) throw new Refusal("session_not_found");
     return id;
+  }
+
+  notice(says: string): void {
+    this.notices.push(says);
   }
 
   /** A tool's call has no retry that its transport would announce: there is nothing to remember for one. */

@@ -61,7 +61,7 @@ export function sessionTools(door: Door): readonly ToolEntry[] {
         const { id } = Made.parse(await createSession(door, asker, bodyOf(SessionCreate, body)));
         const record = await recordOf(context.caller, id);
         const turn = await waitForTurn(door.store, record.id, { after: 0, from: 0, seconds: message === undefined ? 0 : seconds }, context);
-        return answer(turn);
+        return answer({ ...turn, next: [...asker.notices.map((says) => `Note: ${says}.`), turn.next].join(" ") });
       },
     }),
     tool({

@@ -73,20 +73,26 @@ class EmbeddedStore implements SessionStore {
     return appendedOf(await this.#channel.ask("emitEvents", { id, fence, n, append, isRecovery }, { bytes: bytesOf(append) }), fence, entries);
   }
 
-  async finish({ id, fence }: Lease, n: number, seen: Position, entries: readonly BrainEntry[], dueAt?: number): Promise<readonly Stored[] | "more"> {
+  async finish(
+    { id, fence }: Lease,
+    n: number,
+    seen: Position,
+    entries: readonly BrainEntry[],
+    waitMs?: number,
+  ): Promise<readonly Stored[] | "more"> {
     const append = appendOf(entries, false);
     const answer = await this.#channel.ask(
       "finish",
-      { id, fence, n, append, seen, dueAt: dueAt === undefined ? null : Math.ceil(dueAt) },
+      { id, fence, n, append, seen, waitMs: waitMs === undefined ? null : Math.ceil(waitMs) },
       { bytes: bytesOf(append) },
     );
     return answer === "more" ? answer : appendedOf(answer, fence, entries);
   }
 
-  async release({ id, fence }: Lease, n: number, entries: readonly BrainEntry[], dueAt: number): Promise<readonly Stored[]> {
+  async release({ id, fence }: Lease, n: number, entries: readonly BrainEntry[], waitMs: number): Promise<readonly Stored[]> {
     const append = appendOf(entries, false);
     return appendedOf(
-      await this.#channel.ask("release", { id, fence, n, append, dueAt: Math.ceil(dueAt) }, { bytes: bytesOf(append) }),
+      await this.#channel.ask("release", { id, fence, n, append, waitMs: Math.ceil(waitMs) }, { bytes: bytesOf(append) }),
       fence,
       entries,
     );

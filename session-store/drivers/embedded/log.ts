@@ -33,7 +33,8 @@ export const finish: Step<"finish"> = (bench, ask) => {
   if (row.head !== ask.seen) return "more";
   const appended = appendUnderLease(bench, row, ask, false);
   // S8: what waits and is not behind an open call is looked at again, now.
-  giveBack(row, ask.dueAt ?? (row.waiting > 0 && row.open <= 0 ? Date.now() : null));
+  const waitMs = ask.waitMs ?? (row.waiting > 0 && row.open <= 0 ? 0 : null);
+  giveBack(row, waitMs === null ? null : Date.now() + waitMs);
   saveSession(bench.sql, row);
   tellIfDue(bench, row);
   return appended;
@@ -44,7 +45,7 @@ export const release: Step<"release"> = (bench, ask) => {
   const again = answeredAgain(bench.sql, row, ask);
   if (again) return again;
   const appended = appendUnderLease(bench, row, ask, false);
-  giveBack(row, ask.dueAt);
+  giveBack(row, Date.now() + ask.waitMs);
   saveSession(bench.sql, row);
   tellIfDue(bench, row);
   return appended;

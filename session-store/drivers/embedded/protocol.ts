@@ -105,8 +105,8 @@ export interface Calls {
   create: { ask: { id: string; workspace: string; digest: string; append: Append }; answer: RecordText };
   receive: { ask: ReceiveAsk; answer: Appended | "moved" };
   emitEvents: { ask: Turn & { readonly isRecovery: boolean }; answer: Appended };
-  finish: { ask: Turn & { readonly seen: number; readonly dueAt: number | null }; answer: Appended | "more" };
-  release: { ask: Turn & { readonly dueAt: number }; answer: Appended };
+  finish: { ask: Turn & { readonly seen: number; readonly waitMs: number | null }; answer: Appended | "more" };
+  release: { ask: Turn & { readonly waitMs: number }; answer: Appended };
   getEvents: { ask: EventsAsk; answer: readonly StoredText[] };
   getSession: { ask: { id: string }; answer: RecordText };
   listSessions: { ask: { workspace: string; query: SessionQuery }; answer: readonly RecordText[] };

@@ -10,7 +10,7 @@ export interface SessionRow {
   readonly id: string;
   readonly workspace: string;
   readonly digest: string;
-  readonly created_at: number;
+  created_at: number;
   updated_at: number;
   head: number;
   gate: number;

@@ -18,7 +18,9 @@ export const create: Step<"create"> = (bench, ask) => {
   const ids = ask.append.entries.flatMap(({ id }) => (id === null ? [] : [id]));
   if (new Set(ids).size < ids.length) throw new Refusal("idempotency_conflict");
   const row = insert(sql, ask.id, ask.workspace, ask.digest);
-  appendFromOutside(bench, row, ask.append, "");
+  // A session is made when its first entry is: one time, as that entry has it.
+  row.created_at = appendFromOutside(bench, row, ask.append, "").at;
+  sql.run("UPDATE session SET created_at = ? WHERE key = ?", row.created_at, row.key);
   saveSession(sql, row);
   return recordOf(sql, row);
 };

@@ -76,24 +76,33 @@ export class Sessions {
     return appended(answer, entries, lease.fence);
   }
 
-  async finish(lease: Lease, n: number, seen: Position, entries: readonly BrainEntry[], dueAt?: number): Promise<readonly Stored[] | "more"> {
+  async finish(lease: Lease, n: number, seen: Position, entries: readonly BrainEntry[], waitMs?: number): Promise<readonly Stored[] | "more"> {
     const keys = keysOf(lease.id);
     const effects = effectsOfAll(entries);
     const answer = await this.#commands.step(
       "finish",
       [keys.log, keys.meta, keys.due],
-      [lease.fence, n, keys.bell, DUE_BELL, lease.id, seen, dueAt ?? "", ...blockOf(entries, effects, effects.isProgress)],
+      [
+        lease.fence,
+        n,
+        keys.bell,
+        DUE_BELL,
+        lease.id,
+        seen,
+        waitMs === undefined ? "" : Math.ceil(waitMs),
+        ...blockOf(entries, effects, effects.isProgress),
+      ],
     );
     return answer.word === "more" ? "more" : appended(answer, entries, lease.fence);
   }
 
-  async release(lease: Lease, n: number, entries: readonly BrainEntry[], dueAt: number): Promise<readonly Stored[]> {
+  async release(lease: Lease, n: number, entries: readonly BrainEntry[], waitMs: number): Promise<readonly Stored[]> {
     const keys = keysOf(lease.id);
     const effects = effectsOfAll(entries);
     const answer = await this.#commands.step(
       "release",
       [keys.log, keys.meta, keys.due],
-      [lease.fence, n, keys.bell, DUE_BELL, lease.id, dueAt, ...blockOf(entries, effects, effects.isProgress)],
+      [lease.fence, n, keys.bell, DUE_BELL, lease.id, Math.ceil(waitMs), ...blockOf(entries, effects, effects.isProgress)],
     );
     return appended(answer, entries, lease.fence);
   }

@@ -1,6 +1,6 @@
-// The due-set: D1 to D7.
+// The due-set: D1 to D8.
 
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import { WAIT_MAX_MS } from "../../../session-store/due.ts";
 import type { BrainEntry } from "../../../session-store/entry.ts";
 import { mintEvent, position } from "../../../session-store/ids.ts";
@@ -86,7 +86,7 @@ export function describeDueSet(open: Open): void {
     const asked = nonce();
     const lease = await store.take("http://127.0.0.1:1", asked);
     if (!lease) throw new Error("nothing is due");
-    await store.release(lease, 1, [], Date.now() + 60_000);
+    await store.release(lease, 1, [], 60_000);
     expect(await store.take("http://127.0.0.1:1", asked)).toBeNull();
   });
 
@@ -126,18 +126,28 @@ export function describeDueSet(open: Open): void {
   test("what is scored further ahead than the longest wait is due, so that a clock set back hides nothing", async () => {
     const { store } = await open();
     const { id, lease } = await openHeld(store);
-    await store.release(lease, 1, [], Date.now() + WAIT_MAX_MS + 60_000);
+    await store.release(lease, 1, [], WAIT_MAX_MS + 60_000);
     expect(await take(store)).toMatchObject({ id });
   });
 
   test("what is scored within the longest wait is not due before its time, and then it is", async () => {
     const { store } = await open();
     const { id, lease } = await openHeld(store);
-    const dueAt = Date.now() + 300;
-    await store.release(lease, 1, [], dueAt);
+    const from = Date.now();
+    await store.release(lease, 1, [], 300);
     const next = await until(() => takeOrNull(store));
     expect(next.id).toBe(id);
-    expect(Date.now()).toBeGreaterThanOrEqual(dueAt - 5);
+    expect(Date.now()).toBeGreaterThanOrEqual(from + 300 - 5);
+  });
+
+  test("a wait is counted by the store's clock, whatever the caller's clock says", async () => {
+    const { store } = await open();
+    const { id, lease } = await openHeld(store);
+    vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + 1_800_000 });
+    const [stored] = await store.release(lease, 1, [rescheduled()], 60_000).finally(() => vi.useRealTimers());
+    const { dueAt } = await store.getSession(id);
+    expect(Math.abs((stored?.at ?? 0) - Date.now())).toBeLessThan(30_000);
+    expect(Math.abs((dueAt ?? 0) - (stored?.at ?? 0) - 60_000)).toBeLessThanOrEqual(1_000);
   });
 
   test("attempts count takes until there is progress: a reply, a result, or something received", async () => {
@@ -151,7 +161,7 @@ export function describeDueSet(open: Open): void {
       await store.emitEvents(lease, appends, entries);
     };
     const again = async () => {
-      await store.release(lease, appends + 1, [], Date.now());
+      await store.release(lease, appends + 1, [], 0);
       appends = 0;
       lease = await take(store);
       return lease.attempt;
@@ -178,14 +188,14 @@ export function describeDueSet(open: Open): void {
     const call = mintEvent();
     await store.emitEvents(lease, 1, [asks(call)], { isRecovery: true });
     await store.emitEvents(lease, 2, [result(call), reply()], { isRecovery: true });
-    await store.release(lease, 3, [rescheduled()], Date.now());
+    await store.release(lease, 3, [rescheduled()], 0);
     expect((await take(store)).attempt).toBe(2);
   });
 
   test("a finished turn that is woken again starts at the first attempt", async () => {
     const { store } = await open();
     const { id, lease, said } = await openHeld(store);
-    await store.release(lease, 1, [], Date.now());
+    await store.release(lease, 1, [], 0);
     const second = await take(store);
     expect(second.attempt).toBe(2);
     storedOf(await store.finish(second, 1, position(2), [applies(said), idle()]));
@@ -199,7 +209,7 @@ export function describeDueSet(open: Open): void {
     const fences: number[] = [first.fence];
     let lease = first;
     for (let index = 0; index < 10; index++) {
-      await store.release(lease, 1, [], Date.now());
+      await store.release(lease, 1, [], 0);
       lease = await take(store);
       fences.push(lease.fence);
     }
@@ -222,7 +232,7 @@ export function describeDueSet(open: Open): void {
     });
     await hears(() => store.receive(id, [message()]));
     const lease = await take(store);
-    await hears(() => store.release(lease, 1, [], Date.now()));
+    await hears(() => store.release(lease, 1, [], 0));
     const next = await take(store);
     await hears(() => store.finish(next, 1, next.head, [idle()]));
     hush();

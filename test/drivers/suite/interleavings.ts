@@ -97,10 +97,10 @@ export function describeInterleavings(open: Open): void {
       const record = await store.getSession(id);
       if (answered === "more") expect(record.isHeld).toBe(true);
       else expect(record.dueAt).not.toBeNull();
-      if (answered === "more") await store.release(lease, 1, [], Date.now());
+      if (answered === "more") await store.release(lease, 1, [], 0);
       const next = await takeOrNull(store);
       expect(next?.id).toBe(id);
-      if (next) await store.release(next, 1, [], Date.now() + 3_000_000);
+      if (next) await store.release(next, 1, [], 3_000_000);
     }
   });
 }
@@ -125,7 +125,7 @@ async function turn(store: SessionStore, lease: Lease, random: () => number): Pr
     if (code === "fenced") return;
     expect(code).toBe("none");
     if (fate > 0.9) {
-      await codeOf(store.release(lease, ++n, [rescheduled()], Date.now() + random() * 30));
+      await codeOf(store.release(lease, ++n, [rescheduled()], random() * 30));
       return;
     }
     if (fate > 0.8) {
@@ -142,7 +142,7 @@ async function turn(store: SessionStore, lease: Lease, random: () => number): Pr
     if (ended !== "more") return;
     n -= 1;
   }
-  await codeOf(store.release(lease, ++n, [], Date.now()));
+  await codeOf(store.release(lease, ++n, [], 0));
 }
 
 /** What was received and is not applied yet. */

@@ -2,7 +2,7 @@
 
 import { expect, test } from "vitest";
 import { mintEvent, position } from "../../../session-store/ids.ts";
-import { pendingOf } from "../../../session-store/session.ts";
+import { outcomesOf, pendingOf } from "../../../session-store/session.ts";
 import {
   answer,
   applies,
@@ -17,6 +17,7 @@ import {
   openHeld,
   openIdle,
   openSession,
+  outcome,
   positionsOf,
   rescheduled,
   result,
@@ -69,9 +70,9 @@ export function describeReceiving(open: Open): void {
   test("only an interrupt or an answer brings a rescheduled session forward", async () => {
     const { store } = await open();
     const { id, lease, said } = await openHeld(store);
-    const dueAt = Date.now() + 60_000;
     const [custom, asking] = [mintEvent(), mintEvent()];
-    await store.release(lease, 1, [applies(said), calls(custom), asks(asking), rescheduled()], dueAt);
+    await store.release(lease, 1, [applies(said), calls(custom), asks(asking), rescheduled()], 60_000);
+    const { dueAt } = await store.getSession(id);
     await store.receive(id, [message("hurry")]);
     expect(await store.getSession(id)).toMatchObject({ dueAt });
     expect(await takeOrNull(store)).toBeNull();
@@ -80,9 +81,27 @@ export function describeReceiving(open: Open): void {
       await store.receive(id, [urgent]);
       const next = await take(store);
       expect(next.id).toBe(id);
-      await store.release(next, 1, [], Date.now() + 60_000);
+      await store.release(next, 1, [], 60_000);
     }
     expect(await takeOrNull(store)).toBeNull();
+  });
+
+  test("of two outcomes that were checked against one gate one is stored; it is looked at until it is taken up", async () => {
+    const { store, peer = store } = await open();
+    const { id, lease, said } = await openHeld(store);
+    const { gate } = await store.getSession(id);
+    const answers = await Promise.all([store, peer].map((one) => one.receive(id, [outcome()], { gate })));
+    expect(answers.filter((answer) => answer === "moved")).toHaveLength(1);
+    const [defined] = storedOf(answers.find((answer) => answer !== "moved") ?? "moved");
+    if (!defined) throw new Error("no outcome is stored");
+    const seen = position(3);
+    expect(await store.getSession(id)).toMatchObject({ gate: seen, head: seen });
+    await store.finish(lease, 1, seen, [applies(said), idle()]);
+    const next = await take(store);
+    expect(next.id).toBe(id);
+    await store.finish(next, 1, next.head, [running(), applies(defined), idle()]);
+    expect((await store.getSession(id)).dueAt).toBeNull();
+    expect(outcomesOf((await store.getSession(id)).projection)).toMatchObject([{ position: seen, result: "running", completedAt: null }]);
   });
 
   test("a batch is received as a whole, in order, or not at all", async () => {
@@ -139,7 +158,7 @@ export function describeReceiving(open: Open): void {
     await refuses();
     const lease = await take(store);
     await refuses();
-    await store.release(lease, 1, [], Date.now() + 60_000);
+    await store.release(lease, 1, [], 60_000);
     await refuses();
   });
 

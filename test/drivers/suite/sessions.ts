@@ -112,7 +112,7 @@ export function describeSessions(open: Open): void {
       expect(await codeOf(one.receive(id, [message()]))).toBe("session_not_found");
       expect(await codeOf(one.emitEvents(lease, 2, [says("late")]))).toBe("session_not_found");
       expect(await codeOf(one.finish(lease, 2, position(4), []))).toBe("session_not_found");
-      expect(await codeOf(one.release(lease, 2, [], Date.now()))).toBe("session_not_found");
+      expect(await codeOf(one.release(lease, 2, [], 0))).toBe("session_not_found");
       expect(await codeOf(one.remove(id))).toBe("session_not_found");
       expect(await codeOf(one.wake(id))).toBe("session_not_found");
       expect(await one.renew(lease)).toBe("lost");
@@ -127,7 +127,7 @@ export function describeSessions(open: Open): void {
     expect(await codeOf(store.remove(id))).toBe("session_busy");
     const lease = await take(store);
     expect(await codeOf(store.remove(id))).toBe("session_busy");
-    await store.release(lease, 1, [rescheduled()], Date.now() + 60_000);
+    await store.release(lease, 1, [rescheduled()], 60_000);
     expect(await codeOf(store.remove(id))).toBe("session_busy");
     expect(await store.getEvents(id)).toHaveLength(3);
   });
@@ -193,7 +193,7 @@ export function describeSessions(open: Open): void {
     const of = (id: string, version: number) => ({ agent: agent({ id, version }) });
     const waiting = await openSession(store, [message()], of("a", 1));
     const retrying = await take(store);
-    await store.release(retrying, 1, [rescheduled()], Date.now() + 60_000);
+    await store.release(retrying, 1, [rescheduled()], 60_000);
     const { id: due } = await openSession(store, [message()], of("a", 2));
     const { id: quiet } = await openSession(store, [], of("b", 1));
     const { id: gone } = await openSession(store, [], of("b", 1));
@@ -234,7 +234,7 @@ export function describeSessions(open: Open): void {
     const { dueAt } = await store.getSession(id);
     await store.wake(id);
     expect(await store.getSession(id)).toMatchObject({ dueAt, isHeld: true });
-    await store.release(lease, 1, [idle()], Date.now() + 60_000);
+    await store.release(lease, 1, [idle()], 60_000);
     await store.wake(id);
     expect((await take(store)).id).toBe(id);
     expect(await codeOf(store.wake(mintSession()))).toBe("session_not_found");
