@@ -124,7 +124,7 @@ describe("the bridge", () => {
   const start = (url: string) => startProgram("gateway/cli", { args: ["mcp", "--url", url], env: { MANYHANDS_API_KEY: key } });
   const answered = (program: ReturnType<typeof start>, id: unknown) => until(() => program.lines.find((line) => line.id === id));
 
-  test("goes on after its session ended at the door, and ends with 0 when standard input closes", async () => {
+  test("goes on after the gateway was killed, and ends with 0 when standard input closes", async () => {
     await using program = start(door);
     program.type(hello);
     expect(await answered(program, "hello")).toMatchObject({ result: { protocolVersion: "2025-06-18" } });
