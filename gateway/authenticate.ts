@@ -10,7 +10,7 @@ import { Refusal } from "../session-store/refusal.ts";
 export const API_VERSIONS: ReadonlySet<string> = new Set(["2026-10-21", "2023-06-01"]);
 
 /** The only workspace until keys have one of their own. */
-const WORKSPACE = "default";
+export const WORKSPACE = "default";
 
 export interface Principal {
   readonly workspace: string;

@@ -1,7 +1,7 @@
 // What a person at a terminal is told when an installation has started: where it is, what runs, and what only stands in for the real thing.
 
 import { existsSync } from "node:fs";
-import type { Config } from "./config.ts";
+import { type Config, isLoopback } from "./config.ts";
 
 export interface Started {
   readonly url: string;
@@ -18,6 +18,7 @@ export function banner(config: Config, started: Started): string {
     "  Manyhands is ready.",
     "",
     `  URL       ${started.url}`,
+    `  MCP       ${started.url}/mcp`,
     `  API key   ${started.apiKey}`,
     `  programs  ${started.roles.join(", ")}`,
     `  store     ${config.redisUrl === undefined ? `embedded, in ${config.dataDir}` : "Redis"}`,
@@ -41,8 +42,7 @@ export function standIns(config: Config, sandbox: string): readonly string[] {
   if (config.modelKeyFile !== undefined && !existsSync(config.modelKeyFile))
     said.push(`no model key yet: there is no file ${config.modelKeyFile}. Turns end with an error until it is there; no restart is needed.`);
   if (config.redisUrl === undefined) said.push("embedded store: one node only. REDIS_URL chooses Redis, for as many nodes as you like.");
+  if (config.isMcpOpen) said.push("open MCP door: every program of this machine can start and steer sessions without a key (MANYHANDS_MCP_OPEN).");
   if (!isLoopback(config.host)) said.push(`listening on ${config.host} without TLS: put a proxy that speaks TLS in front of it.`);
   return said;
 }
-
-const isLoopback = (host: string): boolean => host === "localhost" || host === "::1" || host.startsWith("127.");

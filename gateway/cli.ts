@@ -3,7 +3,7 @@
 
 import { pathToFileURL } from "node:url";
 import { EXIT_CONFIGURATION, readConfig, SettingError } from "./config.ts";
-import { entryOf, isRole } from "./roles.ts";
+import { besideOf, entryOf, isRole } from "./roles.ts";
 import { version } from "./version.ts";
 
 const USAGE = `usage: manyhands <command>
@@ -12,9 +12,11 @@ const USAGE = `usage: manyhands <command>
   gateway       the HTTP API; without REDIS_URL also the worker, over the embedded store
   worker        drives sessions; needs REDIS_URL, MANYHANDS_VAULT_URL and MANYHANDS_HANDS_URL
   hands         the hand host: where tools run
+  vault rotate  gives the file vault of a stopped vault proxy a new key
   vault-proxy   the only program that holds credentials
   image         makes the image of container sandboxes from this machine's own packages
   keys          makes the installation's keys where they are missing, and says in which folder
+  mcp [--url U] a bridge for MCP clients that only start programs: standard input and output to the gateway's /mcp
   status        asks a running gateway whether it is alive and ready
   version       prints the version
   help          prints this
@@ -26,9 +28,14 @@ await main(process.argv.slice(2));
 
 async function main(words: readonly string[]): Promise<void> {
   const [command = "help", ...rest] = words;
-  if (rest.length > 0) return misuse(`"${command}" takes no arguments`);
+  if (command === "vault" && rest.length === 1 && rest[0] === "rotate") {
+    // By its path, as a program: no code of ours is shared with the vault proxy's.
+    await import(pathToFileURL(besideOf("vault-proxy", "rotate")).href);
+    return;
+  }
+  if (rest.length > 0 && command !== "mcp") return misuse(`"${command}" takes no arguments`);
   try {
-    await run(command);
+    await run(command, rest);
   } catch (error) {
     if (!(error instanceof SettingError)) throw error;
     process.stderr.write(`manyhands: ${error.message}\n`);
@@ -36,7 +43,7 @@ async function main(words: readonly string[]): Promise<void> {
   }
 }
 
-async function run(command: string): Promise<void> {
+async function run(command: string, rest: readonly string[]): Promise<void> {
   if (isRole(command)) {
     // This process becomes that program: loaded by its path, so that no code of ours is shared with the vault proxy's.
     await import(pathToFileURL(entryOf(command)).href);
@@ -66,6 +73,14 @@ async function run(command: string): Promise<void> {
       process.exitCode = isReady ? 0 : 1;
       break;
     }
+    case "mcp": {
+      const url = urlIn(rest);
+      if (url === null) return misuse("mcp takes --url and an http:// or https:// address, or nothing");
+      const { bridge } = await import("./bridge.ts");
+      await bridge(url);
+      process.exit(0);
+      break;
+    }
     case "version":
     case "--version":
       process.stdout.write(`${version()}\n`);
@@ -78,6 +93,13 @@ async function run(command: string): Promise<void> {
     default:
       misuse(`there is no command "${command.slice(0, 40)}"`);
   }
+}
+
+/** The address that was given; undefined: none was; null: something else was. */
+function urlIn(words: readonly string[]): string | undefined | null {
+  if (words.length === 0) return undefined;
+  const [name, url = "", ...more] = words;
+  return name === "--url" && more.length === 0 && /^https?:/.test(url) && URL.canParse(url) ? url : null;
 }
 
 function misuse(what: string): void {

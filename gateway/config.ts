@@ -55,6 +55,10 @@ const Settings = z.strictObject({
   MANYHANDS_LEASE_MS: whole(100, 3_600_000).prefault("15000").describe("milliseconds from 100 to 3600000"),
   MANYHANDS_SESSIONS_MAX: whole(1, 10_000).prefault("64").describe("a number from 1 to 10000"),
   MANYHANDS_KEEP_ALIVE_MS: whole(100, 60_000).prefault("15000").describe("milliseconds from 100 to 60000"),
+  MANYHANDS_PUBLIC_URL: webAddress(),
+  MANYHANDS_MCP_ISSUER: webAddress(),
+  MANYHANDS_MCP_JWKS_URL: webAddress(),
+  MANYHANDS_MCP_OPEN: z.enum(["0", "1"]).default("0").describe('"1" to take MCP calls without a key, on a loopback address only, or "0"'),
   MANYHANDS_VAULT_PORT: port("0"),
   MANYHANDS_HANDS_PORT: port("0"),
   MANYHANDS_VAULT_URL: webAddress(),
@@ -99,6 +103,12 @@ export interface Config {
   readonly sessionsMax: number;
   /** How often a silent stream says that it is there. */
   readonly keepAliveMs: number;
+  /** Where this installation is reached from outside, without a slash at its end. */
+  readonly publicUrl?: string;
+  /** The authorization server whose tokens the MCP door takes. */
+  readonly mcpIssuer?: { readonly issuer: string; readonly jwksUrl: string };
+  /** MCP calls are taken without a key. */
+  readonly isMcpOpen: boolean;
   readonly vaultPort: number;
   readonly handsPort: number;
   readonly vaultUrl?: string;
@@ -123,6 +133,10 @@ export function readConfig(env: Environment = process.env): Config {
   const settings = read.data;
   if (settings.MANYHANDS_FAULT_POINT !== undefined && settings.NODE_ENV !== "test") throw new SettingError(describeIssue("MANYHANDS_FAULT_POINT"));
 
+  refuseHalfIssuer(settings);
+  if (settings.MANYHANDS_MCP_OPEN === "1" && !isLoopback(settings.MANYHANDS_HOST))
+    throw new SettingError("MANYHANDS_MCP_OPEN takes calls without a key: that is for a loopback MANYHANDS_HOST only.");
+
   const dataDir = resolve(settings.MANYHANDS_DATA_DIR);
   return Object.freeze({
     port: settings.MANYHANDS_PORT,
@@ -138,6 +152,9 @@ export function readConfig(env: Environment = process.env): Config {
     leaseMs: settings.MANYHANDS_LEASE_MS,
     sessionsMax: settings.MANYHANDS_SESSIONS_MAX,
     keepAliveMs: settings.MANYHANDS_KEEP_ALIVE_MS,
+    ...given("publicUrl", settings.MANYHANDS_PUBLIC_URL?.replace(/\/+$/, "")),
+    ...given("mcpIssuer", issuerOf(settings)),
+    isMcpOpen: settings.MANYHANDS_MCP_OPEN === "1",
     vaultPort: settings.MANYHANDS_VAULT_PORT,
     handsPort: settings.MANYHANDS_HANDS_PORT,
     ...given("vaultUrl", settings.MANYHANDS_VAULT_URL?.replace(/\/+$/, "")),
@@ -148,6 +165,23 @@ export function readConfig(env: Environment = process.env): Config {
     ...given("faultPoint", settings.MANYHANDS_FAULT_POINT),
   });
 }
+
+type IssuerSettings = Pick<z.infer<typeof Settings>, "MANYHANDS_PUBLIC_URL" | "MANYHANDS_MCP_ISSUER" | "MANYHANDS_MCP_JWKS_URL">;
+
+/** Byte for byte as given: an issuer is compared as a string. */
+function issuerOf({ MANYHANDS_MCP_ISSUER: issuer, MANYHANDS_MCP_JWKS_URL: jwksUrl }: IssuerSettings) {
+  return issuer === undefined || jwksUrl === undefined ? undefined : { issuer, jwksUrl };
+}
+
+/** A token is bound to the URL that it is for: without one there is nothing to compare with. */
+function refuseHalfIssuer(settings: IssuerSettings): void {
+  const { MANYHANDS_MCP_ISSUER: issuer, MANYHANDS_MCP_JWKS_URL: jwksUrl, MANYHANDS_PUBLIC_URL: publicUrl } = settings;
+  if ((issuer === undefined) !== (jwksUrl === undefined)) throw new SettingError("MANYHANDS_MCP_ISSUER and MANYHANDS_MCP_JWKS_URL go together.");
+  if (issuer !== undefined && publicUrl === undefined)
+    throw new SettingError("MANYHANDS_MCP_ISSUER needs MANYHANDS_PUBLIC_URL: tokens are bound to it.");
+}
+
+export const isLoopback = (host: string): boolean => host === "localhost" || host === "::1" || host.startsWith("127.");
 
 function given<Name extends string, Value>(name: Name, value: Value | undefined): { readonly [key in Name]?: Value } {
   return value === undefined ? {} : ({ [name]: value } as { readonly [key in Name]: Value });

@@ -3,7 +3,7 @@
 //   Y1  A key file is there whole or not at all, and the first one stays: nodes that start at once on one folder agree.
 //   Y2  Files are 0600 and durable before anything is signed or checked with them; the folder is 0700.
 
-import { generateKeyPairSync, randomBytes } from "node:crypto";
+import { generateKeyPairSync, hkdfSync, randomBytes } from "node:crypto";
 import { type FileHandle, link, mkdir, open, readFile, stat, unlink } from "node:fs/promises";
 import { join } from "node:path";
 import { calculateJwkThumbprint } from "jose";
@@ -13,12 +13,15 @@ import { SettingError } from "./config.ts";
 export const KEY_FILES = ["api.key", "hand.key", "grant.private.jwk", "grant.public.jwk"] as const;
 
 const OTHERS = 0o077;
+const STATE_KEY_BYTES = 32;
 
 const PrivateJwk = z.object({ kty: z.literal("OKP"), crv: z.literal("Ed25519"), x: z.string().min(1), d: z.string().min(1), kid: z.string().min(1) });
 const PublicJwk = PrivateJwk.omit({ d: true });
 
 export interface Keys {
   readonly apiKey: string;
+  /** What the state that clients carry between two requests is sealed with; the same on every node. */
+  readonly stateKey: Uint8Array;
   /** The folder that holds the files. */
   readonly dir: string;
   /** Key files that other users of this machine can read. */
@@ -31,13 +34,15 @@ export async function ensureKeys(dir: string, apiKey?: string): Promise<Keys> {
   const key = apiKey ?? (await ensureLine(dir, "api.key", () => `mh_${randomBytes(32).toString("base64url")}`));
   await ensureLine(dir, "hand.key", () => randomBytes(32).toString("base64url"));
   const signing = await ensureJwk(dir, "grant.private.jwk", PrivateJwk, makeSigningKey);
-  const { d: _secret, ...open } = signing;
+  const { d: secret, ...open } = signing;
   const checking = await ensureJwk(dir, "grant.public.jwk", PublicJwk, async () => open);
   if (checking.kid !== signing.kid || checking.x !== signing.x)
     throw new SettingError(
       `grant.public.jwk in MANYHANDS_KEYS_DIR (${dir}) does not belong to grant.private.jwk. Remove the public one to have it made anew.`,
     );
-  return { apiKey: key, dir, loose: await looseFiles(dir) };
+  // Of a secret that no client has: a key of its own would be one more file to share.
+  const stateKey = new Uint8Array(hkdfSync("sha256", Buffer.from(secret, "base64url"), "", "manyhands request state", STATE_KEY_BYTES));
+  return { apiKey: key, stateKey, dir, loose: await looseFiles(dir) };
 }
 
 async function makeSigningKey(): Promise<z.infer<typeof PrivateJwk>> {

@@ -8,11 +8,12 @@ import { checkInstallation } from "../session-store/installation.ts";
 import { openStore } from "../session-store/open.ts";
 import { Refusal } from "../session-store/refusal.ts";
 import type { Brain } from "./brain.ts";
-import { type Config, EXIT_CONFIGURATION, readConfig, SettingError } from "./config.ts";
+import { type Config, EXIT_CONFIGURATION, isLoopback, readConfig, SettingError } from "./config.ts";
 import { ensureKeys } from "./keys.ts";
 import { HEADER_BYTES_MAX, harden, listen } from "./listen.ts";
 import { makeServer } from "./server.ts";
 import { endOnBugs, endWhenAsked } from "./shutdown.ts";
+import { VaultProxy } from "./vault-proxy.ts";
 
 /** Of the time that a stop may take: for turns to be handed over, and for answers under way to get out. */
 const DRAIN_MS = 2_500;
@@ -27,7 +28,7 @@ try {
   explainAndExit(error);
 }
 
-async function run({ keysDir, apiKey, redisUrl, dataDir, leaseMs, keepAliveMs, host, port, parentPipe }: Config): Promise<void> {
+async function run({ keysDir, apiKey, redisUrl, dataDir, leaseMs, keepAliveMs, host, port, parentPipe, vaultUrl, ...more }: Config): Promise<void> {
   const keys = await ensureKeys(keysDir, apiKey);
   if (keys.loose.length > 0) log.warn({ dir: keys.dir, files: keys.loose }, "keys.readable_by_others");
   const store = await openStore({ ...(redisUrl === undefined ? {} : { redisUrl }), dataDir, leaseMs, log });
@@ -35,7 +36,17 @@ async function run({ keysDir, apiKey, redisUrl, dataDir, leaseMs, keepAliveMs, h
 
   const fault = faultPoint();
   let isReady = false;
-  const door = makeServer({ store, apiKeys: [keys.apiKey], log, fault, ready: () => isReady, keepAliveMs });
+  const vaultProxy = vaultUrl === undefined ? null : await VaultProxy.open({ url: vaultUrl, keysDir, log });
+  let ownUrl = "";
+  const mcp = {
+    publicUrl: more.publicUrl ?? null,
+    ownUrl: () => ownUrl,
+    isLoopback: isLoopback(host),
+    issuer: more.mcpIssuer ?? null,
+    isOpen: more.isMcpOpen,
+    stateKey: keys.stateKey,
+  };
+  const door = makeServer({ vaultProxy, store, apiKeys: [keys.apiKey], log, fault, ready: () => isReady, keepAliveMs, mcp });
   const server = createServer({ maxHeaderSize: HEADER_BYTES_MAX }, door.app);
   harden(server);
   // Loaded only where it runs: a gateway on Redis has no harness in its process.
@@ -52,12 +63,14 @@ async function run({ keysDir, apiKey, redisUrl, dataDir, leaseMs, keepAliveMs, h
       const cut = setTimeout(() => server.closeAllConnections(), ANSWERS_MS);
       await Promise.all([brain?.stop(DRAIN_MS), server.listening ? closed : undefined]);
       clearTimeout(cut);
+      await vaultProxy?.close();
       await store.close();
     },
   });
   const bound = await listen(server, host, port);
+  ownUrl = `http://${host.includes(":") ? `[${host}]` : host}:${bound}`;
   isReady = true;
-  log.info({ url: `http://${host.includes(":") ? `[${host}]` : host}:${bound}` }, "process.listening");
+  log.info({ url: ownUrl }, "process.listening");
 }
 
 function faultPoint(): FaultPoint {

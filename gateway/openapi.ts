@@ -9,6 +9,7 @@ import { PATH_IDS } from "./http/path-id.ts";
 import type { HeaderName, Operation, Route } from "./http/route.ts";
 import { shown } from "./http/shown.ts";
 import { KEY_PATTERN } from "./idempotency.ts";
+import type { OpenApiPart } from "./vault-proxy.ts";
 import { version } from "./version.ts";
 
 type Json = Readonly<Record<string, unknown>>;
@@ -34,7 +35,8 @@ const HEADERS: Readonly<Record<HeaderName, { readonly schema: Json; readonly des
 /** Schemas as JSON Schema: by themselves, or as a reference where they have a name. */
 type Show = (schema: z.ZodType) => Json;
 
-export function openApiOf(routes: readonly Route[], open: readonly OpenPath[]): Json {
+/** `part`: paths and schemas that another program answers for, as they stand here. */
+export function openApiOf(routes: readonly Route[], open: readonly OpenPath[], part?: OpenApiPart): Json {
   const operations = routes.flatMap(({ methods }) => Object.values(methods));
   const bodies = new Map(operations.flatMap(({ id, body }): [z.ZodType, string][] => (body ? [[body, bodyName(id)]] : [])));
   const taken = converted("input", bodies, [...operations.map(({ query }) => query), ...Object.values(PATH_IDS).map(({ schema }) => schema)]);
@@ -59,7 +61,7 @@ export function openApiOf(routes: readonly Route[], open: readonly OpenPath[]): 
       description: "Durable sessions for agents, compatible with the Claude Managed Agents API.",
     },
     security: [{ bearer: [] }, { apiKey: [] }],
-    paths,
+    paths: { ...paths, ...part?.paths },
     components: {
       securitySchemes: {
         bearer: { type: "http", scheme: "bearer" },
@@ -67,10 +69,11 @@ export function openApiOf(routes: readonly Route[], open: readonly OpenPath[]): 
       },
       parameters: {
         beta: { name: "beta", in: "query", schema: { type: "string" }, description: "Taken on every path, and without a meaning." },
+        idempotencyKey: { name: "idempotency-key", in: "header", ...HEADERS["idempotency-key"] },
         version: { name: "anthropic-version", in: "header", schema: { type: "string", enum: [...API_VERSIONS] } },
       },
       responses: { Error: jsonContent("What went wrong.", { $ref: "#/components/schemas/Error" }) },
-      schemas: { ...taken.components, ...given.components },
+      schemas: { ...taken.components, ...given.components, ...part?.schemas },
     },
   };
 }

@@ -25,6 +25,18 @@ const ROLES: Readonly<Record<Role, { readonly room: string; readonly settings: r
     room: "vault-proxy",
     settings: [
       "MANYHANDS_VAULT_PORT",
+      "MANYHANDS_VAULT_KEY_FILE",
+      "MANYHANDS_VAULT_KEY",
+      "MANYHANDS_VAULT_KEY_COMMAND",
+      "MANYHANDS_VAULT_MOUNT",
+      "MANYHANDS_VAULT_PREFIX",
+      "MANYHANDS_VAULT_TOKEN_FILE",
+      "MANYHANDS_VAULT_ROLE_ID_FILE",
+      "MANYHANDS_VAULT_SECRET_ID_FILE",
+      "MANYHANDS_VAULT_APPROLE_MOUNT",
+      "MANYHANDS_INTERNAL_HOSTS",
+      "VAULT_ADDR",
+      "VAULT_NAMESPACE",
       "MANYHANDS_MODEL_KEY_FILE",
       "MANYHANDS_MODEL_HEADERS_TIMEOUT_MS",
       "MANYHANDS_MODEL_IDLE_TIMEOUT_MS",
@@ -45,19 +57,40 @@ const ROLES: Readonly<Record<Role, { readonly room: string; readonly settings: r
       "MANYHANDS_DOCKER_CPUS",
       "MANYHANDS_DOCKER_TMP_MB",
       "MANYHANDS_DOCKER_CONTAINERS_MAX",
+      "MANYHANDS_MCP_INTERNAL_HOSTS",
+      "MANYHANDS_MCP_SERVERS_FILE",
+      "MANYHANDS_MCP_CONNECT_TIMEOUT_MS",
+      "MANYHANDS_MCP_IDLE_TIMEOUT_MS",
+      "MANYHANDS_MCP_TOTAL_TIMEOUT_MS",
       "DOCKER_HOST",
     ],
   },
   worker: { room: "harnesses", settings: BRAIN },
-  gateway: { room: "gateway", settings: [...BRAIN, "MANYHANDS_PORT", "MANYHANDS_HOST", "MANYHANDS_API_KEY", "MANYHANDS_KEEP_ALIVE_MS"] },
+  gateway: {
+    room: "gateway",
+    settings: [
+      ...BRAIN,
+      "MANYHANDS_PORT",
+      "MANYHANDS_HOST",
+      "MANYHANDS_API_KEY",
+      "MANYHANDS_KEEP_ALIVE_MS",
+      "MANYHANDS_PUBLIC_URL",
+      "MANYHANDS_MCP_ISSUER",
+      "MANYHANDS_MCP_JWKS_URL",
+      "MANYHANDS_MCP_OPEN",
+    ],
+  },
 };
 
 export const isRole = (word: string): word is Role => Object.hasOwn(ROLES, word);
 
 /** The path of a role's program, beside this file: built or source, as this one is. */
-export function entryOf(role: Role): string {
+export const entryOf = (role: Role): string => besideOf(ROLES[role].room, "main");
+
+/** The path of a room's program, built or source, as this file is. */
+export function besideOf(room: string, program: string): string {
   const here = fileURLToPath(import.meta.url);
-  return join(dirname(here), "..", ROLES[role].room, `main${extname(here)}`);
+  return join(dirname(here), "..", room, `${program}${extname(here)}`);
 }
 
 /** What a child of this role is given of `env`; `extra` wins over it, and only names that the role may have pass. E1 */

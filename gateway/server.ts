@@ -25,9 +25,13 @@ import { addEvents } from "./http/events.ts";
 import { pathsOf } from "./http/route.ts";
 import { addSessions } from "./http/sessions.ts";
 import { addThreads } from "./http/threads.ts";
+import { relayVaults } from "./http/vaults.ts";
 import { Unanswered } from "./idempotency.ts";
+import { McpDoor, type McpDoorOptions, type McpSettings } from "./mcp/door.ts";
+import { sessionsSurface } from "./mcp/sessions/surface.ts";
 import { openApiOf } from "./openapi.ts";
 import { Streams } from "./stream.ts";
+import type { VaultProxy } from "./vault-proxy.ts";
 
 const KEEP_ALIVE_MS = 15_000;
 const SLOW_READER_MS = 5_000;
@@ -46,6 +50,10 @@ export interface ServerOptions {
   readonly fault: FaultPoint;
   /** Is this node able to take work? Asked by /readyz, beside the store. */
   readonly ready: () => boolean;
+  /** Null: this installation has none, and so no vaults. */
+  readonly vaultProxy?: VaultProxy | null;
+  /** The door for MCP clients; absent: there is none. */
+  readonly mcp?: McpSettings;
   readonly keepAliveMs?: number;
   readonly slowReaderMs?: number;
 }
@@ -57,12 +65,12 @@ export interface Server {
 }
 
 export function makeServer(options: ServerOptions): Server {
-  const { store, log, fault } = options;
+  const { store, log, fault, vaultProxy = null } = options;
   const streams = new Streams(store, log, {
     keepAliveMs: options.keepAliveMs ?? KEEP_ALIVE_MS,
     slowMs: options.slowReaderMs ?? SLOW_READER_MS,
   });
-  const door: Door = { store, log, fault, streams, unanswered: new Unanswered() };
+  const door: Door = { store, log, fault, streams, unanswered: new Unanswered(), vaultProxy };
   const authenticate = makeAuthenticate(options.apiKeys);
   const bodies = new Bodies();
   const callers = new WeakMap<Request, Principal>();
@@ -82,10 +90,13 @@ export function makeServer(options: ServerOptions): Server {
   });
 
   let document: JsonText | null = null;
-  app.get(OPEN_PATHS.openapi.path, (_request, response) => {
-    document ??= new JsonText(JSON.stringify(openApiOf(paths.routes, Object.values(OPEN_PATHS))));
+  app.get(OPEN_PATHS.openapi.path, async (_request, response) => {
+    // The vault proxy answers for its own part; without it the document would not be whole.
+    document ??= new JsonText(JSON.stringify(openApiOf(paths.routes, Object.values(OPEN_PATHS), await vaultProxy?.openApi())));
     sendJson(response, 200, document);
   });
+
+  const mcp = options.mcp && openMcp(app, { ...options.mcp, door, authenticate, bodies, keepAliveMs: options.keepAliveMs ?? KEEP_ALIVE_MS });
 
   const enter: RequestHandler = (request, _response, next) => {
     callers.set(request, authenticate(request.headers));
@@ -95,10 +106,18 @@ export function makeServer(options: ServerOptions): Server {
     next();
   };
   app.use("/v1", enter);
-  const paths = pathsOf(app, (request, response, ids) => {
+  const principalOf = (request: Request): Principal => {
     const principal = callers.get(request);
     if (!principal) throw new Error("a request reached a resource without a principal");
-    return new Call(request, response, principal, { requestId: requestIdOf(response), bodies, ids });
+    return principal;
+  };
+  if (vaultProxy)
+    app.use(
+      "/v1/vaults",
+      relayVaults(vaultProxy, (request, response) => ({ principal: principalOf(request), requestId: requestIdOf(response) })),
+    );
+  const paths = pathsOf(app, (request, response, ids) => {
+    return new Call(request, response, principalOf(request), { requestId: requestIdOf(response), bodies, ids });
   });
   addAgents(paths.add, door);
   addEnvironments(paths.add, door);
@@ -115,8 +134,25 @@ export function makeServer(options: ServerOptions): Server {
     close() {
       isClosing = true;
       streams.close();
+      mcp?.close().catch((error: unknown) => log.warn({ err: error }, "mcp.not_closed"));
     },
   };
+}
+
+const MCP_PATH = "/mcp";
+
+/** The door for MCP clients, and the metadata that says how to get a token for it. */
+function openMcp(app: Express, options: McpSettings & { door: Door } & Pick<McpDoorOptions, "authenticate" | "bodies" | "keepAliveMs">): McpDoor {
+  const { store, log } = options.door;
+  const mcp = new McpDoor({ ...options, store, log, path: MCP_PATH, surface: sessionsSurface({ door: options.door }) });
+  app.all(MCP_PATH, (request, response) => mcp.serve(request, response));
+  app.get(/^\/\.well-known\/oauth-protected-resource(\/|$)/, (request, response, next) => {
+    const metadata = request.path === mcp.access.metadataPath() ? mcp.access.metadata() : null;
+    if (!metadata) return next();
+    response.setHeader("access-control-allow-origin", "*");
+    sendJson(response, 200, metadata);
+  });
+  return mcp;
 }
 
 /** Express knows an error handler by its four parameters. H3 */

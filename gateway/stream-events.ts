@@ -39,12 +39,15 @@ export class StreamEvents {
   }
 
   #received(received: Received): WireEvent[] {
-    if (!received.waits) return [wireOfClient(received.event, received.at)];
+    const processed = received.waits ? [] : [wireOfClient(received.event, received.at)];
+    const isWork = received.waits || received.event.type === "user.define_outcome";
+    if (!isWork) return processed;
     const last = this.#last;
     const isSameRequest = last !== null && last.position + 1 === received.position && last.at === received.at;
     const wasBusy = isSameRequest ? last.wasBusy : this.#isBusy;
     this.#last = { position: received.position, at: received.at, wasBusy };
     this.#isBusy = true;
+    if (!received.waits) return processed;
     if (this.#kept.size < KEPT_MAX) this.#kept.set(received.position, received);
     return wasBusy ? [wireOfClient(received.event, null)] : [];
   }

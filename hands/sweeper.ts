@@ -8,7 +8,8 @@ import { mkdir, readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import type { Logger } from "pino";
 import type { Ledger } from "./ledger.ts";
-import type { Sandbox, SandboxDriver } from "./sandbox.ts";
+import type { Runner } from "./runner.ts";
+import type { SandboxDriver } from "./sandbox.ts";
 
 const SWEEP_MS = 30_000;
 /** Until the next sweep when something could not be removed. */
@@ -17,16 +18,20 @@ const IDLE_MS = 10 * 60_000;
 
 export interface SweeperOptions {
   readonly ledger: Ledger;
-  readonly sandboxes: Map<string, Sandbox>;
+  readonly sandboxes: Map<string, Runner>;
   readonly driver: SandboxDriver;
   /** Where the hands' folders are. */
   readonly root: string;
   readonly log: Logger;
   readonly idleMs?: number;
+  /** Something of this hand runs that nobody watched: from now on its sandbox is looked after. */
+  readonly adopt: (hand: string) => void;
 }
 
 export class Sweeper {
   readonly #options: SweeperOptions;
+  /** Folders of no hand that could not be removed yet. */
+  readonly #orphans = new Set<string>();
   #timer: NodeJS.Timeout | undefined;
   #isStopped = false;
 
@@ -34,19 +39,22 @@ export class Sweeper {
     this.#options = options;
   }
 
-  /** Gives the hands of which something still runs. */
-  async start(): Promise<readonly string[]> {
+  async start(): Promise<void> {
     const { ledger, root, log, driver } = this.#options;
     await mkdir(root, { recursive: true, mode: 0o700 });
-    const running = (await driver.sweep?.((hand) => this.#isOwned(hand), true)) ?? [];
+    this.#adopt((await driver.sweep?.((hand) => this.#isOwned(hand), true)) ?? []);
     const owned = new Set(ledger.hands().map((row) => row.folder));
     for (const name of await readdir(root)) {
       if (owned.has(name)) continue; // S1
       log.info({ folder: name }, "folder.orphaned");
-      if ((await driver.remove?.(name)) ?? true) await this.#removeFolder(name);
+      this.#orphans.add(name);
     }
     this.#again(await this.sweep());
-    return running;
+  }
+
+  /** Also where the engine could not say at the start what ran. */
+  #adopt(running: readonly string[]): void {
+    for (const hand of running) if (!this.#options.sandboxes.has(hand)) this.#options.adopt(hand);
   }
 
   stop(): void {
@@ -76,8 +84,13 @@ export class Sweeper {
     let isClean = true;
     const released = ledger.hands().filter((row) => row.state === "releasing" && driver.takes.includes(row.driver));
     for (const { hand } of released) isClean = (await this.remove(hand)) && isClean;
+    for (const name of this.#orphans) {
+      if (((await driver.remove?.(name)) ?? true) && (await this.#removeFolder(name))) this.#orphans.delete(name);
+      else isClean = false; // S2
+    }
     const swept = await driver.sweep?.((hand) => this.#isOwned(hand), false);
     if (swept === null) isClean = false;
+    this.#adopt(swept ?? []);
     for (const [hand, sandbox] of sandboxes) {
       const since = sandbox.idleSince();
       if (since === null || Date.now() - since < idleMs) continue;

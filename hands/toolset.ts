@@ -6,7 +6,7 @@
 import { z } from "zod";
 import { FILE_TOOL_TIMEOUT_MS, GLOB_PATHS_MAX, GREP_LINES_MAX, OUTPUT_CHARS_MAX, TIMEOUT_MS_DEFAULT, TIMEOUT_MS_MAX } from "./limits.ts";
 
-/** Every name that an agent's configuration may mention. `web_fetch` and `web_search` have no provider here: they have no descriptor. */
+/** Every name that an agent's configuration may mention. `web_fetch` and `web_search` are run by no hand: they have no descriptor here. */
 export const TOOLSET_NAMES = ["bash", "read", "write", "edit", "glob", "grep", "web_fetch", "web_search"] as const;
 export type ToolsetName = (typeof TOOLSET_NAMES)[number];
 
@@ -57,7 +57,7 @@ export const TOOLSET: readonly ToolsetDescriptor[] = [
       "The working directory (at first /workspace) and plain variables are kept from one call to the next.",
       "Functions, aliases, arrays, shell options and background jobs are never kept: a job started with & ends when its command returns.",
       "Files in /workspace stay. Files from the user are in /mnt/session/uploads; put what the user is to get into /mnt/session/outputs.",
-      `A command is ended after timeout_ms (${TIMEOUT_MS_DEFAULT} by default, at most ${TIMEOUT_MS_MAX}). There is no terminal and no input: use non-interactive forms.`,
+      `A command is ended after timeout_ms (${TIMEOUT_MS_DEFAULT} by default, at most ${TIMEOUT_MS_MAX}). There is no network, no terminal and no input: use non-interactive forms.`,
       `Output over ${OUTPUT_CHARS_MAX} characters is shortened in the middle and kept whole in a file whose path is given.`,
       "restart: true gives a fresh shell: directory and variables are reset, files stay.",
     ].join(" "),

@@ -5,9 +5,8 @@ import type { ModelUsage, SessionError, StopDetails, StopReason } from "../sessi
 import type { ResultBlock } from "../session-store/events/content.ts";
 import type { EventId, SessionId } from "../session-store/ids.ts";
 import { mintEvent, primaryThread } from "../session-store/ids.ts";
+import { NO_TOKENS } from "./outcomes.ts";
 import type { Call, LogView, Waiting } from "./view.ts";
-
-const NO_TOKENS: ModelUsage = { input_tokens: 0, output_tokens: 0, cache_read_input_tokens: 0, cache_creation_input_tokens: 0 };
 
 export const INTERRUPTED_TEXT = "Tool execution was interrupted before completion. Please retry.";
 
@@ -44,7 +43,10 @@ export function rescheduledEntries(session: Named): readonly BrainEntry[] {
 }
 
 export function appliedEntries(waiting: readonly Waiting[]): readonly BrainEntry[] {
-  return waiting.map(({ position, event }) => ({ type: "log.applied", ref: position, id: event.id }));
+  return waiting.map(({ position, event }) => {
+    if (event.type === "user.define_outcome") return { type: "log.outcome", id: event.id, outcome_id: event.outcome_id };
+    return { type: "log.applied", ref: position, id: event.id };
+  });
 }
 
 export function spanEnd(span: EventId, usage: ModelUsage | "error"): BrainEntry {
@@ -71,13 +73,14 @@ export function errorEntry(error: Omit<SessionError, "retry_status">, retry: Ses
   return { id: mintEvent(), type: "session.error", error: { ...error, message: error.message.toWellFormed(), retry_status: { type: retry } } };
 }
 
-export function resultEntry(call: Pick<Call, "id" | "kind">, content: readonly ResultBlock[], isError: boolean): BrainEntry {
+export function resultEntry(call: Pick<Call, "id" | "kind" | "server">, content: readonly ResultBlock[], isError: boolean): BrainEntry {
   const id = mintEvent();
+  if (call.server !== null) return { id, type: "agent.mcp_tool_result", mcp_tool_use_id: call.id, content, is_error: isError };
   return call.kind === "custom"
     ? { id, type: "user.custom_tool_result", custom_tool_use_id: call.id, content, is_error: isError }
     : { id, type: "agent.tool_result", tool_use_id: call.id, content, is_error: isError };
 }
 
-export function errorResult(call: Pick<Call, "id" | "kind">, text: string): BrainEntry {
+export function errorResult(call: Pick<Call, "id" | "kind" | "server">, text: string): BrainEntry {
   return resultEntry(call, [{ type: "text", text: text.toWellFormed() }], true);
 }

@@ -4,6 +4,7 @@
 //   H2  The host alone writes `session.*`, `agent.*` and `span.*`. A harness can't append before it may, run a tool twice or forget a result.
 //   H3  A throw from `run` is a failed attempt: tried again with back-off, then `session.error` and `retries_exhausted`.
 //   H4  When `signal` aborts (interrupt, lost lease, shutdown) whatever `run` awaits rejects with the signal's reason; just let it through.
+//   H5  `evaluate` is one attempt and writes nothing: retries, their budget and what comes of a verdict are the host's.
 
 import type { Stored } from "../session-store/entry.ts";
 import type { ModelUsage, SessionErrorType } from "../session-store/events/brain.ts";
@@ -14,6 +15,8 @@ import type { EventId, SessionId } from "../session-store/ids.ts";
 export interface Harness {
   readonly name: string;
   run(session: HarnessSession): Promise<RunEnd>;
+  /** Judges the work so far by a rubric: one request to the model, in a context of its own and without tools. Without it outcomes fail. H5 */
+  evaluate?(task: Evaluation): Promise<Judged>;
 }
 
 /** How a run ended. `waiting`: calls are open that a client must answer. `stopped`: `fail` said "stop". */
@@ -45,6 +48,26 @@ export interface HarnessSession {
   note(data: unknown): Promise<void>;
 }
 
+/** What is to be judged: the work that the log holds, by this rubric. */
+export interface Evaluation {
+  readonly agent: AgentSnapshot;
+  readonly signal: AbortSignal;
+  readonly description: string;
+  readonly rubric: string;
+  model: HarnessSession["model"];
+  getEvents(): readonly Stored["entry"][];
+}
+
+/** `failed` as a result: the rubric does not fit the work. As a type: there is no verdict, and `usage` is what that took. */
+export type Judged =
+  | {
+      readonly type: "verdict";
+      readonly result: "satisfied" | "needs_revision" | "failed";
+      readonly explanation: string;
+      readonly usage: ModelUsage | null;
+    }
+  | { readonly type: "failed"; readonly failure: ModelFailure; readonly usage: ModelUsage | null };
+
 export interface Span {
   readonly id: EventId;
   readonly messageId: EventId;
@@ -63,7 +86,9 @@ export interface ToolDescriptor {
   readonly isReadOnly: boolean;
   /** Run twice is the same as run once. */
   readonly isIdempotent: boolean;
-  readonly source: "hand" | "custom";
+  readonly source: "hand" | "web" | "custom" | "mcp";
+  /** With source `mcp`: the server, and the tool as the server calls it. */
+  readonly mcp?: { readonly server: string; readonly name: string };
 }
 
 export interface Reply {

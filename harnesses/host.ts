@@ -8,20 +8,23 @@
 import type { Lease } from "../session-store/due.ts";
 import type { BrainEntry } from "../session-store/entry.ts";
 import type { StopDetails, StopReason } from "../session-store/events/brain.ts";
-import { HandBinding } from "./binding.ts";
+import { Bindings } from "./binding.ts";
 import { Calls } from "./calls.ts";
 import { appliedEntries, errorEntry, idleEntries, rescheduledEntries, runningEntries, spanFailed } from "./entries.ts";
+import { evaluate } from "./evaluate.ts";
+import { type Halt, rescheduleEntries } from "./halt.ts";
 import type { RunEnd } from "./harness.ts";
 import type { HostContext, LeaseContext } from "./host-context.ts";
 import { Journal } from "./journal.ts";
 import { LeaseKeeper } from "./lease-keeper.ts";
+import { evaluationEnd, type Outcome } from "./outcomes.ts";
 import { retryAfter } from "./retry.ts";
+import { ServerLists } from "./server-lists.ts";
 import { settleCalls } from "./settle.ts";
 import type { Step } from "./steps.ts";
 import { isSaid, nextStep } from "./steps.ts";
-import { aborted, Stop } from "./stop.ts";
-import type { Halt } from "./turn.ts";
-import { rescheduleEntries, Turn } from "./turn.ts";
+import { aborted, passOn, Stop } from "./stop.ts";
+import { Turn } from "./turn.ts";
 import type { LogView } from "./view.ts";
 
 /** How a lease is given back. `insists`: also when more came, unless that is an interrupt which the entries don't apply. */
@@ -56,7 +59,8 @@ class Host {
   readonly #shutdown: AbortSignal;
   readonly #keeper: LeaseKeeper;
   readonly #journal: Journal;
-  readonly #binding: HandBinding;
+  readonly #bindings: Bindings;
+  readonly #lists: ServerLists;
   readonly #calls: Calls;
   /** Ends what still waits for a hand when the lease is given back; the tools themselves go on. */
   readonly #over = new AbortController();
@@ -74,8 +78,9 @@ class Host {
       loseLease: (cause) => this.#keeper.lose(cause),
     };
     this.#journal = new Journal(context.store, lease, this.#keeper, { onNews: () => this.#hearNews(), kept: context.views.take(lease.id) });
-    this.#binding = new HandBinding(this.#context, this.#journal);
-    this.#calls = new Calls(this.#context, this.#journal, this.#binding);
+    this.#bindings = new Bindings(this.#context, this.#journal);
+    this.#lists = new ServerLists(this.#context, this.#journal, this.#bindings);
+    this.#calls = new Calls(this.#context, this.#journal, this.#bindings);
   }
 
   get view(): LogView {
@@ -89,7 +94,7 @@ class Host {
     const { lease, fault } = this.#context;
     await fault("taken");
     await this.#journal.open();
-    this.#binding.announce();
+    this.#bindings.announce();
     for (;;) {
       this.#keeper.signal.throwIfAborted();
       if (this.#shutdown.aborted) return this.#handOver();
@@ -131,8 +136,10 @@ class Host {
         return { entries: () => (isSaid(this.view, step.ids) ? [] : this.#idle({ type: "requires_action", event_ids: step.ids })) };
       case "run":
         return this.#stoppable((controller) => this.#run(controller));
+      case "evaluate":
+        return this.#stoppable((controller) => this.#evaluate(controller));
       case "end":
-        return { entries: () => this.#idle(step.stop, refusalDetails(step.stop)) };
+        return { entries: () => (step.stop.type === "refusal" ? this.#refused(null, null) : this.#idle(step.stop)) };
     }
   }
 
@@ -151,7 +158,7 @@ class Host {
   async #run(controller: AbortController): Promise<Ending | null> {
     const { harness } = this.#context;
     const from = this.view.head;
-    const turn = new Turn(this.#context, this.#journal, this.#calls, controller, () => this.#grantText());
+    const turn = new Turn(this.#context, this.#journal, { calls: this.#calls, lists: this.#lists }, controller, () => this.#model());
     const stop = aborted(controller.signal);
     try {
       const running = harness.run(turn);
@@ -173,18 +180,28 @@ class Host {
 
   #ended(end: RunEnd): Ending | null {
     if (end.type === "stopped") throw new Error("The harness stopped without being told to.");
-    const { messages, hasInterrupt, openCalls } = this.view;
+    const { messages, hasInterrupt, openCalls, outcomes } = this.view;
     if (end.type === "waiting" || hasInterrupt || openCalls.length > 0) return null;
-    if (end.type === "end_turn") return messages.length > 0 ? null : { entries: () => this.#idle({ type: "end_turn" }) };
-    const details: StopDetails = { type: "refusal", category: end.category, explanation: end.explanation };
-    return { entries: () => this.#idle({ type: "refusal" }, details) };
+    if (end.type === "refusal") return { entries: () => this.#refused(end.category, end.explanation) };
+    return messages.length > 0 || outcomes.current ? null : { entries: () => this.#idle({ type: "end_turn" }) };
+  }
+
+  /** Null: what was lost with a worker between a refusal and its idle is the provider's wording, not the fact. */
+  #refused(category: string | null, explanation: string | null): readonly BrainEntry[] {
+    const given = this.view.outcomes.all.filter(({ isTakenUp }) => isTakenUp);
+    const ended = given.map((outcome) => evaluationEnd(outcome, "failed", "The model refused to go on."));
+    return [...ended, ...this.#idle({ type: "refusal" }, { type: "refusal", category, explanation })];
+  }
+
+  async #evaluate(controller: AbortController): Promise<Ending | null> {
+    const halt = await evaluate(this.#context, this.#journal, () => this.#model(), controller.signal);
+    return halt ? this.#halted(halt) : null;
   }
 
   #halted(halt: Halt): Ending {
     // A call that fails its turn each time would fail the next ones too: none stays open.
     if (halt.type === "exhausted") return this.#exhausted(halt.error, "it failed again and again");
-    const { id, view } = this.#session;
-    return { entries: () => rescheduleEntries(id, view, halt.error), waitMs: halt.waitMs, insists: "unless_interrupted" };
+    return { entries: () => rescheduleEntries(this.#session, halt.error), waitMs: halt.waitMs, insists: "unless_interrupted" };
   }
 
   /** Ends a turn for good: what waits is flushed, the next message starts afresh. */
@@ -196,6 +213,7 @@ class Host {
         ...this.#calls.giveUp(whyUnknown),
         errorEntry(error, "exhausted"),
         ...appliedEntries(this.view.waiting),
+        ...this.view.outcomes.all.map((outcome) => evaluationEnd(outcome, "failed", error.message)),
         ...this.#idle({ type: "retries_exhausted" }),
       ],
       insists: "always",
@@ -217,8 +235,9 @@ class Host {
       entries: () => {
         const { waiting } = this.view;
         const last = waiting.findLastIndex(({ event }) => event.type === "user.interrupt");
+        const ended = this.view.outcomes.all.filter(({ position }) => position < (waiting[last]?.position ?? 0)).map(interrupted);
         const opening = isFresh ? runningEntries(this.#session) : [];
-        return [...opening, ...appliedEntries(waiting.slice(0, last + 1)), ...this.#idle({ type: "end_turn" })];
+        return [...opening, ...appliedEntries(waiting.slice(0, last + 1)), ...ended, ...this.#idle({ type: "end_turn" })];
       },
     };
   }
@@ -266,24 +285,14 @@ class Host {
     await this.#context.fault("recovering");
   }
 
-  #grantText(): Promise<string> {
+  async #model(): Promise<{ readonly baseURL: string; readonly grant: string }> {
     if (!this.#grant || this.#grant.until < performance.now()) {
       const { lease, mintGrant } = this.#context;
       const minted = mintGrant({ session: lease.id, fence: lease.fence, vaults: this.view.vaultIds });
       this.#grant = { text: minted.text, until: performance.now() + minted.lifeMs * GRANT_LIFE_USED };
     }
-    return this.#grant.text;
+    return { baseURL: `${this.#context.vaultUrl}/model`, grant: await this.#grant.text };
   }
 }
 
-// What was lost with a worker between a refusal and its idle is the provider's wording, not the fact.
-function refusalDetails(stop: StopReason): StopDetails {
-  return stop.type === "refusal" ? { type: "refusal", category: null, explanation: null } : null;
-}
-
-function passOn(source: AbortSignal, controller: AbortController): () => void {
-  const pass = () => controller.abort(source.reason);
-  if (source.aborted) pass();
-  source.addEventListener("abort", pass, { once: true });
-  return () => source.removeEventListener("abort", pass);
-}
+const interrupted = (outcome: Outcome) => evaluationEnd(outcome, "interrupted", "The user interrupted the session.");

@@ -9,6 +9,8 @@ const HARNESSES: Readonly<Record<string, () => Harness>> = {
   claude: () => claudeHarness(),
 };
 
+export const harnessNames = (): readonly string[] => Object.keys(HARNESSES);
+
 /** Makes the harness of that name; what a session does not choose is thought by the default one. */
 export async function loadHarness(name = DEFAULT): Promise<Harness> {
   const make = Object.hasOwn(HARNESSES, name) ? HARNESSES[name] : undefined;

@@ -4,6 +4,7 @@
 //   T2  An interrupt comes before everything but the closing of a dangling span.
 //   T3  Every allowed or confirmed call runs to its end before an idle asks the client for the rest.
 //   T4  The model is asked only when nothing is open and something was said or came to a result since its last reply.
+//   T5  An outcome is judged when its agent would stop; an evaluation that is open comes to its verdict before the agent hears anything new.
 
 import type { StopReason } from "../session-store/events/brain.ts";
 import type { EventId } from "../session-store/ids.ts";
@@ -25,6 +26,8 @@ export type Step =
   /** A client must answer these. */
   | { readonly type: "wait"; readonly ids: readonly EventId[] }
   | { readonly type: "run" }
+  /** Have the outcome judged, or go on with the evaluation that is open. */
+  | { readonly type: "evaluate" }
   | { readonly type: "end"; readonly stop: StopReason };
 
 /** `attempt` of the lease: takes since the last progress. */
@@ -35,10 +38,13 @@ export function nextStep(view: LogView, attempt: number): Step {
   if (view.hasInterrupt) return { type: "interrupt" };
   if (view.confirmations.length > 0 || view.openCalls.some(mayRun)) return { type: "calls" };
   if (view.openCalls.length > 0) return { type: "wait", ids: view.openCalls.map((call) => call.id) };
+  const outcome = view.outcomes.current;
+  if (outcome?.evaluation) return { type: "evaluate" };
   if (view.messages.length > 0) return { type: "run" };
   if (isResting(view)) return { type: "nothing" };
   if (view.hasQuestion || view.lastReply?.stop_reason === "pause_turn") return { type: "run" };
-  return { type: "end", stop: { type: view.lastReply?.stop_reason === "refusal" ? "refusal" : "end_turn" } };
+  if (view.lastReply?.stop_reason === "refusal") return { type: "end", stop: { type: "refusal" } };
+  return outcome ? { type: "evaluate" } : { type: "end", stop: { type: "end_turn" } };
 }
 
 /** The turn is over, and nothing came since. */

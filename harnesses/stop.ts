@@ -48,3 +48,11 @@ export function pause(ms: number, signal: AbortSignal): Promise<void> {
     else signal.addEventListener("abort", stop, { once: true });
   });
 }
+
+/** Aborts the controller with the source. Gives what ends that. */
+export function passOn(source: AbortSignal, controller: AbortController): () => void {
+  const pass = () => controller.abort(source.reason);
+  if (source.aborted) pass();
+  source.addEventListener("abort", pass, { once: true });
+  return () => source.removeEventListener("abort", pass);
+}

@@ -10,13 +10,14 @@ import type { AgentSnapshot } from "../session-store/events/log.ts";
 import type { SessionId } from "../session-store/ids.ts";
 import { mintEvent } from "../session-store/ids.ts";
 import type { Calls } from "./calls.ts";
-import { appliedEntries, errorEntry, rescheduledEntries, runningEntries, spanFailed } from "./entries.ts";
+import { appliedEntries, errorEntry, runningEntries, spanFailed } from "./entries.ts";
+import { type Halt, weigh } from "./halt.ts";
 import type { HarnessSession, ModelFailure, PreviewPiece, Reply, Responded, Span, ToolDescriptor, ToolResult } from "./harness.ts";
 import type { LeaseContext } from "./host-context.ts";
 import type { Journal } from "./journal.ts";
 import { Previews } from "./previews.ts";
 import { replyEntries } from "./respond.ts";
-import { IN_PROCESS_WAIT_MAX_MS, retryAfter } from "./retry.ts";
+import type { ServerLists } from "./server-lists.ts";
 import { settleCalls } from "./settle.ts";
 import { pause, Stop } from "./stop.ts";
 import { toolsOf } from "./tools.ts";
@@ -27,11 +28,6 @@ const ROUNDS_MAX = 500;
 /** Replies in a row that were cut off inside a call. */
 const TRUNCATED_MAX = 3;
 const NOTE_BYTES_MAX = 262_144;
-
-/** How the host ends a turn that may not go on. */
-export type Halt =
-  | { readonly type: "exhausted"; readonly error: Omit<SessionError, "retry_status"> }
-  | { readonly type: "reschedule"; readonly error: Omit<SessionError, "retry_status">; readonly waitMs: number };
 
 interface OpenSpan extends Span {
   readonly previews: Previews;
@@ -45,17 +41,25 @@ export class Turn implements HarnessSession {
   readonly #context: LeaseContext;
   readonly #journal: Journal;
   readonly #calls: Calls;
+  readonly #lists: ServerLists;
   readonly #controller: AbortController;
-  readonly #grant: () => Promise<string>;
+  readonly model: HarnessSession["model"];
   #span: OpenSpan | null = null;
   #halt: Halt | null = null;
 
-  constructor(context: LeaseContext, journal: Journal, calls: Calls, controller: AbortController, grant: () => Promise<string>) {
+  constructor(
+    context: LeaseContext,
+    journal: Journal,
+    { calls, lists }: { readonly calls: Calls; readonly lists: ServerLists },
+    controller: AbortController,
+    model: HarnessSession["model"],
+  ) {
+    this.#lists = lists;
     this.#context = context;
     this.#journal = journal;
     this.#calls = calls;
     this.#controller = controller;
-    this.#grant = grant;
+    this.model = model;
   }
 
   get id(): SessionId {
@@ -75,10 +79,6 @@ export class Turn implements HarnessSession {
     return this.#journal.view;
   }
 
-  async model(): Promise<{ readonly baseURL: string; readonly grant: string }> {
-    return { baseURL: `${this.#context.vaultUrl}/model`, grant: await this.#grant() };
-  }
-
   getEvents(slice: { readonly types?: readonly string[] } = {}): readonly Stored["entry"][] {
     const stored = this.#view.entries.map(({ entry }) => entry);
     const all = this.#span && !this.#span.isOpened ? [...stored, ...this.#span.entries] : stored;
@@ -87,13 +87,22 @@ export class Turn implements HarnessSession {
   }
 
   async listTools(): Promise<readonly ToolDescriptor[]> {
-    return toolsOf(this.agent);
+    return toolsOf(this.agent, this.#view.servers);
   }
 
   async begin(): Promise<Span> {
     this.signal.throwIfAborted();
     if (this.#span) throw new Error("A span is open: respond or fail first.");
     if (this.#view.openCalls.length > 0) throw new Error("Calls are open: the model can't be asked.");
+    const isFresh = this.#view.status !== "running";
+    // What may take a moment is not to hide that the session runs.
+    if (this.#lists.mayWait)
+      await this.#journal.append([...runningEntries({ id: this.id, view: this.#view }), ...appliedEntries(this.#view.messages)]);
+    const lists = await this.#lists.entries(isFresh, this.signal);
+    // They stand in the log before the model is told of them.
+    if (lists.length > 0)
+      await this.#journal.append([...runningEntries({ id: this.id, view: this.#view }), ...appliedEntries(this.#view.messages), ...lists]);
+    this.signal.throwIfAborted();
     const span = { id: mintEvent(), messageId: mintEvent() };
     const entries: BrainEntry[] = [
       ...runningEntries({ id: this.id, view: this.#view }),
@@ -123,7 +132,9 @@ export class Turn implements HarnessSession {
   async respond(span: Span, reply: Reply): Promise<Responded> {
     const open = await this.#close(span);
     const { agent } = this;
-    const context = { harness: this.#context.harness.name, agent, tools: toolsOf(agent), span: span.id, messageId: span.messageId };
+    const { servers } = this.#view;
+    const tools = toolsOf(agent, servers);
+    const context = { harness: this.#context.harness.name, agent, tools, servers, span: span.id, messageId: span.messageId };
     await this.#journal.append(replyEntries({ ...context, thinkingId: (index) => open.previews.thinkingId(index) }, reply));
     await this.#context.fault("reply-stored");
     await settleCalls(this.#context, this.#journal, this.#calls, this.signal);
@@ -135,15 +146,13 @@ export class Turn implements HarnessSession {
   async fail(span: Span, failure: ModelFailure): Promise<"again" | "stop"> {
     await this.#close(span);
     const { view } = this.#journal;
-    const error = { type: failure.type, message: failure.message };
-    const retry = retryAfter(failure, view.failures, Math.random);
-    const { log, lease } = this.#context;
-    log.warn({ sessionId: lease.id, fence: lease.fence, type: failure.type, failures: view.failures + 1, retry: retry.type }, "model.failed");
-    if (retry.type === "exhausted") this.#halt = { type: "exhausted", error };
-    else if (retry.ms > IN_PROCESS_WAIT_MAX_MS) this.#halt = { type: "reschedule", error, waitMs: retry.ms };
-    if (this.#halt || retry.type === "exhausted") return "stop";
-    await this.#journal.append([...spanFailed(view), errorEntry(error, "retrying")]);
-    await pause(retry.ms, this.signal);
+    const weighed = weigh(this.#context, view, failure);
+    if (weighed.type !== "wait") {
+      this.#halt = weighed;
+      return "stop";
+    }
+    await this.#journal.append([...spanFailed(view), errorEntry(weighed.error, "retrying")]);
+    await pause(weighed.ms, this.signal);
     return "again";
   }
 
@@ -197,9 +206,4 @@ export class Turn implements HarnessSession {
       return result ? [{ tool_use_id, ...result }] : [];
     });
   }
-}
-
-/** The entries that take a failed session out of the worker's hands for a while. */
-export function rescheduleEntries(id: SessionId, view: LogView, error: Omit<SessionError, "retry_status">): readonly BrainEntry[] {
-  return [...spanFailed(view), errorEntry(error, "retrying"), ...rescheduledEntries({ id, view })];
 }

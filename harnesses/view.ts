@@ -11,6 +11,8 @@ import type { ResultBlock } from "../session-store/events/content.ts";
 import type { AgentSnapshot, LogReply } from "../session-store/events/log.ts";
 import type { EventId, Fence, Position } from "../session-store/ids.ts";
 import { position } from "../session-store/ids.ts";
+import { KnownServers } from "./known-servers.ts";
+import { Outcomes } from "./outcomes.ts";
 import { weightOf } from "./weight.ts";
 
 /** Stop reasons of a reply that ends in the middle of a call. */
@@ -22,6 +24,9 @@ type Confirmation = Extract<ClientEvent, { type: "user.tool_confirmation" }>;
 export interface Call {
   readonly id: EventId;
   readonly kind: "allow" | "ask" | "deny" | "custom";
+  /** The MCP server that it goes to; null: the sandbox, or nobody here. */
+  readonly server: string | null;
+  /** Of an MCP server's tool: the server's own. */
   readonly name: string;
   readonly input: unknown;
   readonly position: Position;
@@ -50,6 +55,8 @@ export interface BoundHand {
 }
 
 export class LogView {
+  readonly outcomes = new Outcomes();
+  readonly servers = new KnownServers();
   readonly #entries: Stored[] = [];
   readonly #calls = new Map<EventId, Call>();
   readonly #waiting = new Map<EventId, Waiting>();
@@ -105,12 +112,13 @@ export class LogView {
   result(id: EventId): CallResult | undefined {
     return this.#results.get(id);
   }
-  /** What waits for a brain, in arrival order. */
+  /** What waits for a brain, in arrival order; an outcome waits until it is taken up. */
   get waiting(): readonly Waiting[] {
     return [...this.#waiting.values()];
   }
+  /** What of it the next model request takes along. */
   get messages(): readonly Waiting[] {
-    return this.waiting.filter(({ event }) => event.type === "user.message" || event.type === "system.message");
+    return this.waiting.filter(({ event }) => isSaid(event));
   }
   get confirmations(): readonly (Waiting & { readonly event: Confirmation })[] {
     return this.waiting.filter((one): one is Waiting & { event: Confirmation } => one.event.type === "user.tool_confirmation");
@@ -138,6 +146,8 @@ export class LogView {
 
   #take(stored: Stored): void {
     const { entry, at } = stored;
+    this.outcomes.take(entry);
+    this.servers.take(stored);
     switch (entry.type) {
       case "log.created":
         this.#agent = entry.agent;
@@ -151,19 +161,27 @@ export class LogView {
         this.#receive(stored, entry.event, entry.waits);
         break;
       case "log.applied":
+      case "log.outcome":
         this.#apply(entry.id);
         break;
       case "log.reply":
         this.#reply(entry);
         break;
       case "log.hand":
-        this.hand = { hand: entry.hand, host: entry.host, state: entry.state, position: stored.position };
+        if (entry.server === undefined) this.hand = { hand: entry.hand, host: entry.host, state: entry.state, position: stored.position };
         break;
       case "agent.tool_use":
-        this.#open(stored, entry.id, entry.evaluated_permission, entry.name, entry.input);
+        this.#open(stored, entry.id, entry.evaluated_permission, null, entry.name, entry.input);
+        break;
+      case "agent.mcp_tool_use":
+        this.#open(stored, entry.id, entry.evaluated_permission, entry.mcp_server_name, entry.name, entry.input);
+        break;
+      case "agent.mcp_tool_result":
+        this.#progress();
+        this.#close(entry.mcp_tool_use_id, entry);
         break;
       case "agent.custom_tool_use":
-        this.#open(stored, entry.id, "custom", entry.name, entry.input);
+        this.#open(stored, entry.id, "custom", null, entry.name, entry.input);
         break;
       case "agent.tool_result":
         this.#progress();
@@ -179,8 +197,12 @@ export class LogView {
         this.openSpan = null;
         this.#count(entry.model_usage);
         break;
+      case "span.outcome_evaluation_end":
+        this.#evaluated(entry);
+        break;
       case "session.error":
-        if (entry.error.retry_status.type === "retrying") this.failures += 1;
+        // A server that can't be reached fails no turn.
+        if (entry.error.retry_status.type === "retrying" && entry.error.mcp_server_name === undefined) this.failures += 1;
         break;
       case "session.status_running":
         this.status = "running";
@@ -210,7 +232,8 @@ export class LogView {
 
   #receive(stored: Stored, event: ClientEvent, waits: boolean): void {
     if (event.type !== "user.interrupt" || waits) this.handOvers = 0;
-    if (waits) this.#waiting.set(event.id, { position: stored.position, event });
+    if (event.type === "user.define_outcome") this.outcomes.define(event, stored.position);
+    if (waits || event.type === "user.define_outcome") this.#waiting.set(event.id, { position: stored.position, event });
     if (event.type === "user.tool_confirmation") this.#answer(event, false);
     if (event.type === "user.custom_tool_result") this.#close(event.custom_tool_use_id, resultOf(event));
     if (event.type === "user.tool_result") this.#close(event.tool_use_id, resultOf(event));
@@ -220,7 +243,16 @@ export class LogView {
     const event = this.#waiting.get(id)?.event;
     this.#waiting.delete(id);
     if (event?.type === "user.tool_confirmation") this.#answer(event, true);
-    if (event?.type === "user.message" || event?.type === "system.message") this.hasQuestion = true;
+    if (event && isSaid(event)) this.hasQuestion = true;
+  }
+
+  /** What is to be revised, and what was not reached, is the agent's to answer; each iteration has the limits of a turn. */
+  #evaluated({ result, usage }: Extract<Stored["entry"], { type: "span.outcome_evaluation_end" }>): void {
+    this.#progress();
+    this.#count(usage);
+    this.rounds = 0;
+    this.truncatedInRow = 0;
+    if (result === "needs_revision" || result === "max_iterations_reached") this.hasQuestion = true;
   }
 
   #answer(event: Confirmation, isApplied: boolean): void {
@@ -239,8 +271,8 @@ export class LogView {
     this.truncatedInRow = isCut ? this.truncatedInRow + 1 : 0;
   }
 
-  #open(stored: Stored, id: EventId, kind: Call["kind"], name: string, input: unknown): void {
-    this.#calls.set(id, { id, kind, name, input, position: stored.position, fence: stored.fence, answer: null });
+  #open(stored: Stored, id: EventId, kind: Call["kind"], server: string | null, name: string, input: unknown): void {
+    this.#calls.set(id, { id, kind, server, name, input, position: stored.position, fence: stored.fence, answer: null });
   }
 
   #close(id: string, result: CallResult): void {
@@ -275,6 +307,8 @@ export class LogView {
     };
   }
 }
+
+const isSaid = ({ type }: ClientEvent): boolean => type === "user.message" || type === "system.message" || type === "user.define_outcome";
 
 function resultOf(event: { content?: readonly ResultBlock[] | null | undefined; is_error?: boolean | null | undefined }): CallResult {
   return { content: event.content ?? [], is_error: event.is_error ?? false };

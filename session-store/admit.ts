@@ -4,6 +4,8 @@
 //   A2  Only what the last `requires_action` idle named blocks; once each of those is answered, or an interrupt is on its way, nothing does.
 //   A3  After an interrupt every open call is as good as closed: late answers are refused.
 //   A4  At most WAITING_MAX events wait in a session; an interrupt or an answer is always taken.
+//   A5  One outcome at a time: a second one is refused until the first has ended, or an interrupt that ends it is on its way. A session has at most
+//       OUTCOMES_MAX of them.
 
 import type { OutsideEntry } from "./entry.ts";
 import type { ClientEvent, ClientInput } from "./events/client.ts";
@@ -11,10 +13,12 @@ import { waits } from "./events/client.ts";
 import { primaryThread } from "./ids.ts";
 import { Refusal } from "./refusal.ts";
 import type { SessionRecord } from "./session.ts";
-import { lastStopOf, openCalls, pendingOf, statusOf } from "./session.ts";
+import { lastStopOf, openCalls, outcomesOf, pendingOf, statusOf } from "./session.ts";
 
 /** A4 */
 export const WAITING_MAX = 1_000;
+/** A5 */
+export const OUTCOMES_MAX = 200;
 
 export interface Admission {
   readonly entries: readonly OutsideEntry[];
@@ -37,6 +41,12 @@ export function admit(record: SessionRecord, events: readonly ClientEvent[]): Ad
   const messages = events.filter(({ type }) => type === "user.message" || type === "system.message").length;
   if (messages > 0 && pending.length + messages > WAITING_MAX) throw new Refusal("too_many_waiting");
 
+  const outcomes = outcomesOf(record.projection);
+  const interruptedAt = pending.findLast(({ type }) => type === "user.interrupt")?.position ?? 0;
+  /** A5 */
+  let active = outcomes.find(({ completedAt, position }) => completedAt === null && position > interruptedAt)?.outcome_id ?? null;
+  let outcomesLeft = OUTCOMES_MAX - outcomes.length;
+
   const stop = lastStopOf(record);
   const blocking = () => (isInterrupted || stop?.type !== "requires_action" ? [] : stop.event_ids.filter((id) => calls.has(id) && !answered.has(id)));
 
@@ -53,12 +63,21 @@ export function admit(record: SessionRecord, events: readonly ClientEvent[]): Ad
       case "user.interrupt":
         if (event.session_thread_id != null && event.session_thread_id !== primaryThread(record.id))
           throw new Refusal("invalid_request", `events.${index}.session_thread_id: no such thread in this session`);
-        if (isIdle && entries.every((entry) => entry.type === "log.received" && !entry.waits)) {
+        if (isIdle && !events.slice(0, index).some(({ type }) => type !== "user.interrupt")) {
           entries.push({ type: "log.received", event, waits: false });
           onlyIdle = true;
           continue;
         }
         isInterrupted = true;
+        active = null;
+        break;
+      case "user.define_outcome":
+        refuseBlocked(event, index, blocking());
+        if (active !== null)
+          throw new Refusal("invalid_request", `events.${index}: outcome ${active} is active; another one can be defined when it has ended`);
+        if (outcomesLeft <= 0) throw new Refusal("invalid_request", `events.${index}: at most ${OUTCOMES_MAX} outcomes a session`);
+        outcomesLeft -= 1;
+        active = event.outcome_id;
         break;
       case "user.tool_confirmation": {
         if (event.result === "allow" && event.deny_message != null)

@@ -1,7 +1,9 @@
 // What an entry does beyond standing in its log: one pure function, used by every driver, so that no driver holds a rule about types.
 //
-//   X1  `waiting` counts received entries that no brain has applied; `open` counts calls without a result.
-//   X2  A gate entry can change what may come next (admit.ts): waiting calls, answers, interrupts, status, updates, archive.
+//   X1  `waiting` counts received entries that no brain has applied, an outcome that none has taken up among them; `open` counts calls without a result.
+//   X2  A gate entry can change what may come next (admit.ts): waiting calls, answers, interrupts, status, updates, archive, an outcome's begin and
+//       end.
+//   X3  Of an outcome each entry sets what it alone knows: its description, its state, what its grader said last, when it ended.
 
 import type { Entry } from "./entry.ts";
 import type { ClientEvent } from "./events/client.ts";
@@ -33,18 +35,28 @@ export function effectsOf(entry: Entry): EntryEffects {
       return received(entry.event, entry.waits);
     case "log.applied":
       return { ...NONE, drop: [`pending:${entry.ref}`], waiting: -1 };
+    case "log.outcome":
+      return { ...NONE, set: stateOf(entry.outcome_id, "running", 0), waiting: -1 };
     case "log.reply":
       return { ...NONE, isProgress: true };
     case "log.hand":
+      if (entry.server !== undefined) return NONE;
       return { ...NONE, set: { hand: { hand: entry.hand, host: entry.host, state: entry.state } } };
     case "agent.tool_use":
+    case "agent.mcp_tool_use":
       return { ...NONE, set: { [`call:${entry.id}`]: { kind: entry.evaluated_permission, name: entry.name } }, open: 1, isGate: true };
     case "agent.custom_tool_use":
       return { ...NONE, set: { [`call:${entry.id}`]: { kind: "custom", name: entry.name } }, open: 1, isGate: true };
     case "agent.tool_result":
       return { ...NONE, drop: [`call:${entry.tool_use_id}`, `answered:${entry.tool_use_id}`], open: -1, isGate: true, isProgress: true };
+    case "agent.mcp_tool_result":
+      return { ...NONE, drop: [`call:${entry.mcp_tool_use_id}`, `answered:${entry.mcp_tool_use_id}`], open: -1, isGate: true, isProgress: true };
     case "user.custom_tool_result":
       return { ...NONE, drop: [`call:${entry.custom_tool_use_id}`], open: -1, isGate: true };
+    case "span.outcome_evaluation_start":
+      return { ...NONE, set: stateOf(entry.outcome_id, "evaluating", entry.iteration) };
+    case "span.outcome_evaluation_end":
+      return evaluated(entry);
     case "session.status_running":
       return { ...NONE, stamp: ["running_since"], drop: ["rescheduling", "stop_reason"] };
     case "session.status_rescheduled":
@@ -65,6 +77,16 @@ export function effectsOf(entry: Entry): EntryEffects {
   }
 }
 
+const stateOf = (id: string, result: string, iteration: number) => ({ [`outcome_state:${id}`]: { result, iteration } });
+
+/** X3 */
+function evaluated({ outcome_id: id, iteration, result, explanation }: Extract<Entry, { type: "span.outcome_evaluation_end" }>): EntryEffects {
+  // An interrupt is no grader's word.
+  const says = result === "interrupted" ? {} : { [`outcome_says:${id}`]: explanation };
+  if (result === "needs_revision") return { ...NONE, set: { ...stateOf(id, "running", iteration + 1), ...says }, isProgress: true };
+  return { ...NONE, set: { ...stateOf(id, result, iteration), ...says }, stamp: [`outcome_ended:${id}`], isGate: true, isProgress: true };
+}
+
 function received(event: ClientEvent, waits: boolean): EntryEffects {
   const woken = { ...NONE, wakes: true, isProgress: true };
   const pending = { set: { "pending:@": { id: event.id, type: event.type } }, waiting: 1 };
@@ -72,6 +94,10 @@ function received(event: ClientEvent, waits: boolean): EntryEffects {
     case "user.message":
     case "system.message":
       return { ...woken, ...pending };
+    case "user.define_outcome": {
+      const { description, outcome_id } = event;
+      return { ...woken, set: { "outcome:@": { outcome_id, description }, ...stateOf(outcome_id, "pending", 0) }, waiting: 1, isGate: true };
+    }
     case "user.interrupt":
       // On an idle session with nothing open an interrupt has no effect: it is done with when it arrives (contract §8.4).
       return waits ? { ...woken, ...pending, isGate: true, isUrgent: true } : { ...NONE, isGate: true };

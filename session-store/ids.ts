@@ -1,12 +1,15 @@
 // The ids that name things in a log, and how they are made.
 //
-//   N1  An id is a prefix and an opaque suffix of letters and digits; the suffix of a session is the suffix of its primary thread.
+//   N1  An id is a prefix and an opaque suffix of letters and digits; the suffix of a session is the suffix of its primary thread, that of an
+//       outcome the suffix of the event that defined it.
 //   N2  Ids made from a key (idempotency) are a hash of it: the same key gives the same ids on every node.
 
 import { createHash, randomBytes } from "node:crypto";
 
 export type SessionId = string & { readonly brand: "SessionId" };
 export type EventId = string & { readonly brand: "EventId" };
+/** What a bell can be for that is no session: `<noun>_<id>`. */
+export type Topic = string & { readonly brand: "Topic" };
 export type Position = number & { readonly brand: "Position" };
 export type Fence = number & { readonly brand: "Fence" };
 
@@ -29,11 +32,15 @@ export const mintEvent = (): EventId => mint("sevt") as EventId;
 /** The primary thread of a session. N1 */
 export const primaryThread = (id: SessionId): string => `sthr_${id.slice("sesn_".length)}`;
 
+/** The outcome that an event defines. N1 */
+export const outcomeOf = (event: EventId): string => `outc_${event.slice("sevt_".length)}`;
+
 /** Reads a session id from outside; null when it can't be one. */
 export function parseSessionId(text: string): SessionId | null {
   return /^sesn_[0-9A-Za-z]{1,64}$/.test(text) ? (text as SessionId) : null;
 }
 
+export const topic = (text: string): Topic => text as Topic;
 export const position = (value: number): Position => value as Position;
 
 function spell(bytes: Uint8Array): string {

@@ -25,8 +25,11 @@ export const REFUSALS = {
   too_many_waiting: { status: 429, wire: "rate_limit_error", retry: "later", says: "Too many events wait in this session already." },
   too_large: { status: 413, wire: "request_too_large", retry: "never", says: "The request is over the limit." },
   shutting_down: { status: 503, wire: "overloaded_error", retry: "later", says: "This node is shutting down." },
+  keys_unreachable: { status: 503, wire: "overloaded_error", retry: "later", says: "The authorization server's keys can't be had now." },
   // hands and vault proxy
   hand_lost: { status: 502, wire: "api_error", retry: "later", says: "The hand host can't be reached." },
+  vault_away: { status: 503, wire: "overloaded_error", retry: "later", says: "The vault proxy can't be reached." },
+  vault_in_doubt: { status: 503, wire: "overloaded_error", retry: "ask", says: "The vault proxy did not answer; the change may have been made." },
   grant_invalid: { status: 401, wire: "authentication_error", retry: "never", says: "The grant is missing, expired or for something else." },
 } as const;
 

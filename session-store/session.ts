@@ -1,7 +1,7 @@
 // A session's record and its projection: what the log comes to, kept field by field in the same step as the entries (S7). A driver stores the
 // projection as a flat map of JSON values and knows none of the names; effects.ts writes them, this reads them.
 
-import type { SessionUsage, StopReason } from "./events/brain.ts";
+import type { EvaluationResult, SessionUsage, StopReason } from "./events/brain.ts";
 import { NO_USAGE } from "./events/brain.ts";
 import type { AgentSnapshot } from "./events/log.ts";
 import type { EventId, Fence, Position, SessionId } from "./ids.ts";
@@ -44,6 +44,18 @@ export interface Pending {
   readonly type: string;
 }
 
+/** An outcome as its session shows it, and where it was defined. */
+export interface OutcomeRecord {
+  readonly position: Position;
+  readonly outcome_id: string;
+  readonly description: string;
+  readonly iteration: number;
+  readonly result: "pending" | "running" | "evaluating" | Exclude<EvaluationResult, "needs_revision">;
+  readonly explanation: string | null;
+  /** When it ended (ms); null while it goes on. */
+  readonly completedAt: number | null;
+}
+
 const field = <T>(projection: Projection, name: string, absent: T): T => (projection[name] === undefined ? absent : (projection[name] as T));
 
 export const agentOf = (record: SessionRecord): AgentSnapshot => record.projection.agent as AgentSnapshot;
@@ -72,6 +84,20 @@ export function openCalls(projection: Projection): readonly OpenCall[] {
 export function pendingOf(projection: Projection): readonly Pending[] {
   return entriesOf<Omit<Pending, "position">>(projection, "pending:")
     .map(([at, pending]) => ({ ...pending, position: position(Number(at)) }))
+    .sort((one, other) => one.position - other.position);
+}
+
+/** In the order in which they were defined. */
+export function outcomesOf(projection: Projection): readonly OutcomeRecord[] {
+  return entriesOf<Pick<OutcomeRecord, "outcome_id" | "description">>(projection, "outcome:")
+    .map(([at, { outcome_id, description }]) => ({
+      position: position(Number(at)),
+      outcome_id,
+      description,
+      ...field<Pick<OutcomeRecord, "iteration" | "result">>(projection, `outcome_state:${outcome_id}`, { result: "pending", iteration: 0 }),
+      explanation: field<string | null>(projection, `outcome_says:${outcome_id}`, null),
+      completedAt: field<number | null>(projection, `outcome_ended:${outcome_id}`, null),
+    }))
     .sort((one, other) => one.position - other.position);
 }
 

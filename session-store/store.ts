@@ -14,7 +14,7 @@ import type { Documents } from "./documents.ts";
 import type { DueSet, Lease } from "./due.ts";
 import type { BrainEntry, OutsideEntry, Stored } from "./entry.ts";
 import type { LogCreated } from "./events/log.ts";
-import type { Fence, Position, SessionId } from "./ids.ts";
+import type { Fence, Position, SessionId, Topic } from "./ids.ts";
 import type { SessionRecord, SessionStatus } from "./session.ts";
 
 export interface NewSession {
@@ -100,8 +100,10 @@ export interface SessionStore extends DueSet, Documents {
   /** Removes a session that is idle (`session_busy` otherwise); a tombstone stays, so that its id is never used again. */
   remove(id: SessionId): Promise<void>;
 
-  /** Calls `hear` for every bell of a session until the returned function is called. */
-  listen(id: SessionId, hear: (bell: Bell) => void): Promise<() => void>;
+  /** Calls `hear` for every bell of a session, or of a topic, until the returned function is called. */
+  listen(id: SessionId | Topic, hear: (bell: Bell) => void): Promise<() => void>;
+  /** Tells whoever listens to a topic, on any node, to look at what it watches there. A hint like every bell. */
+  ring(topic: Topic): void;
   /** Rings with a preview; best effort, never durable. */
   preview(id: SessionId, preview: Preview): void;
 

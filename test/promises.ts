@@ -8,6 +8,8 @@ export const PROMISES = {
   "key:made-once": "Nodes that start at once on one keys folder end up with the same keys, readable by their owner alone.",
   "key:other-installation": "A node with other keys than its store's installation refuses to start.",
   "key:only-in-vault-proxy": "The model's key reaches the vault proxy and no other program.",
+  "credential:unseen": "A credential's secrets come back in no answer, log line or error, and lie in no file of the installation unsealed.",
+  "credential:kept": "What a file vault has answered is there, whole, after a kill or a power cut at any moment.",
   "log:power-cut": "What was acknowledged survives a power cut, on either store.",
   "turn:any-death": "Any program may die at any point of a turn: what was acknowledged is in the log once, and the turn comes to its end.",
   "tool:at-most-once": "A tool that is not safe to repeat runs at most once a use, whatever dies; what may have run is said so.",
@@ -15,8 +17,13 @@ export const PROMISES = {
   "lease:stale-worker": "A worker that was frozen past its lease writes nothing and runs nothing afterwards.",
   "hand:walled": "A command in a container reaches no network, no file of the host and nothing of another session, and takes no more than its share.",
   "hand:reclaimed": "Whatever dies and whatever the container engine answers, in the end exactly the containers of live hands are there.",
+  "hand:ends": "A command ends with its shell, at its time-out or at an interrupt, and everything that it started ends with it.",
+  "hand:exact": "What a command printed and its exit code are told exactly; of long output the model gets the ends, and where all of it is.",
+  "hand:dies":
+    "A container may die at any moment: its call ends in a result that says so, nothing runs twice, and the next call has a new one on the same files.",
   "room:borders": "A room imports only the rooms that it may; a harness imports its contract and nothing above it.",
   "send:once": "A send that is repeated under its idempotency key, at once or after a crash, is one message and one turn.",
+  "outcome:one-result": "An evaluation that has begun comes to one result, whatever dies meanwhile; the work that it judges is not done twice.",
   "interrupt:closes": "An interrupt ends what runs within seconds, and nothing offers or runs those calls again.",
   "history:exact": "What the model said goes back to it block for block, signatures included, whatever died in between.",
   "model:bounded":

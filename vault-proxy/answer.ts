@@ -16,6 +16,7 @@ const REFUSALS = {
   not_a_session: { status: 400, type: "invalid_request_error", says: "The body must be {session} and name the session of the grant." },
   too_large: { status: 413, type: "request_too_large", says: "The request is over the limit of 32 MB." },
   encoded: { status: 415, type: "invalid_request_error", says: "A compressed request can't be taken." },
+  no_audit: { status: 503, type: "api_error", says: "The use of a credential can't be written to the audit, and so it does not happen." },
   busy: { status: 529, type: "overloaded_error", says: "The vault proxy has too many requests open." },
   model_unreachable: { status: 502, type: "api_error", says: "The model can't be reached." },
   model_silent: { status: 504, type: "api_error", says: "The model did not answer in time." },

@@ -3,6 +3,7 @@
 //   G1  A model key that came by the environment is taken out of it at once: no child and no later reader of `process.env` sees it.
 //       The kernel keeps the first environment of a process, so /proc/<pid>/environ still shows it to the same user and to root;
 //       MANYHANDS_MODEL_KEY_FILE has no such trace and is the better way.
+//       The same holds for MANYHANDS_VAULT_KEY.
 //   G2  A name of ours that nobody knows is refused: a misspelt setting must not look like a default.
 
 import { join, resolve } from "node:path";
@@ -13,9 +14,25 @@ const NAMES_OF_OTHERS = new Set([
   "MANYHANDS_PORT",
   "MANYHANDS_API_KEY",
   "MANYHANDS_SANDBOX",
+  "MANYHANDS_SANDBOX_IDLE_MS",
+  "MANYHANDS_DOCKER_IMAGE",
+  "MANYHANDS_DOCKER_MEMORY_MB",
+  "MANYHANDS_DOCKER_PIDS",
+  "MANYHANDS_DOCKER_CPUS",
+  "MANYHANDS_DOCKER_TMP_MB",
+  "MANYHANDS_DOCKER_CONTAINERS_MAX",
   "MANYHANDS_LEASE_MS",
   "MANYHANDS_SESSIONS_MAX",
   "MANYHANDS_KEEP_ALIVE_MS",
+  "MANYHANDS_PUBLIC_URL",
+  "MANYHANDS_MCP_ISSUER",
+  "MANYHANDS_MCP_JWKS_URL",
+  "MANYHANDS_MCP_OPEN",
+  "MANYHANDS_MCP_INTERNAL_HOSTS",
+  "MANYHANDS_MCP_SERVERS_FILE",
+  "MANYHANDS_MCP_CONNECT_TIMEOUT_MS",
+  "MANYHANDS_MCP_IDLE_TIMEOUT_MS",
+  "MANYHANDS_MCP_TOTAL_TIMEOUT_MS",
   "MANYHANDS_HANDS_PORT",
   "MANYHANDS_HANDS_URL",
   "MANYHANDS_VAULT_URL",
@@ -23,6 +40,9 @@ const NAMES_OF_OTHERS = new Set([
 ]);
 
 const port = z.coerce.number().int().min(0).max(65_535);
+const path = z.string().min(1).optional();
+const place = z.string().regex(/^[0-9A-Za-z_-]+(?:\/[0-9A-Za-z_-]+)*$/);
+const READ_BY_ITS_OWN_NAME = new Set(["ANTHROPIC_BASE_URL", "VAULT_ADDR", "VAULT_NAMESPACE"]);
 const ms = z.coerce.number().int().min(1).max(600_000);
 
 const Environment = z.strictObject({
@@ -33,6 +53,25 @@ const Environment = z.strictObject({
   MANYHANDS_MODEL_KEY_FILE: z.string().min(1).optional(),
   MANYHANDS_MODEL_HEADERS_TIMEOUT_MS: ms.default(120_000),
   MANYHANDS_MODEL_IDLE_TIMEOUT_MS: ms.default(90_000),
+  MANYHANDS_VAULT_KEY_FILE: path,
+  MANYHANDS_VAULT_KEY: z.string().optional(),
+  MANYHANDS_VAULT_KEY_COMMAND: z.string().max(4_096).optional(),
+  MANYHANDS_VAULT_MOUNT: place.default("secret"),
+  MANYHANDS_VAULT_PREFIX: place.default("manyhands"),
+  MANYHANDS_VAULT_TOKEN_FILE: path,
+  MANYHANDS_VAULT_ROLE_ID_FILE: path,
+  MANYHANDS_VAULT_SECRET_ID_FILE: path,
+  MANYHANDS_VAULT_APPROLE_MOUNT: place.default("approle"),
+  MANYHANDS_INTERNAL_HOSTS: z
+    .string()
+    .max(65_536)
+    .regex(/^[\w.:[\], -]*$/)
+    .default(""),
+  VAULT_ADDR: z
+    .url({ protocol: /^https?$/ })
+    .refine((text) => !hasCredentials(text), "must not carry a user name or a password")
+    .optional(),
+  VAULT_NAMESPACE: z.string().max(1_024).optional(),
   MANYHANDS_PARENT_PIPE: z.enum(["0", "1"]).default("0"),
   MANYHANDS_LOG_LEVEL: z.enum(["fatal", "error", "warn", "info", "debug", "trace", "silent"]).default("info"),
   ANTHROPIC_BASE_URL: z
@@ -50,8 +89,31 @@ export interface Config {
   readonly modelUrl: URL;
   readonly headersTimeoutMs: number;
   readonly idleTimeoutMs: number;
+  /** The vault proxy's own folder: the file vault, its key, the audit. */
+  readonly vaultFolder: string;
+  readonly vaultKey: VaultKeySource;
+  /** Null: the file vault. */
+  readonly server: ServerConfig | null;
+  /** Hosts that may be internal, or spoken to without TLS. */
+  readonly internalHosts: readonly string[];
   readonly isParentPiped: boolean;
   readonly logLevel: string;
+}
+
+type VaultKeySource =
+  | { readonly type: "file"; readonly path: string; readonly isOwn: boolean }
+  | { readonly type: "text"; readonly text: string; readonly name: string }
+  | { readonly type: "command"; readonly command: string };
+
+/** A Vault or OpenBao server. */
+interface ServerConfig {
+  readonly url: string;
+  readonly namespace: string | null;
+  readonly mount: string;
+  readonly prefix: string;
+  readonly login:
+    | { readonly type: "token"; readonly file: string }
+    | { readonly type: "approle"; readonly roleIdFile: string; readonly secretIdFile: string; readonly mount: string };
 }
 
 /** Reads the environment; throws an error whose message is one line that names what is wrong, never a value of it. */
@@ -59,11 +121,13 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   const given: Record<string, string> = {};
   for (const [name, value] of Object.entries(env)) {
     if (value === undefined || value === "") continue;
-    if (name === "ANTHROPIC_BASE_URL" || (name.startsWith("MANYHANDS_") && !NAMES_OF_OTHERS.has(name))) given[name] = value;
+    if (READ_BY_ITS_OWN_NAME.has(name) || (name.startsWith("MANYHANDS_") && !NAMES_OF_OTHERS.has(name))) given[name] = value;
   }
+  delete env.MANYHANDS_VAULT_KEY; // G1
   const read = Environment.safeParse(given);
   if (!read.success) throw new Error(read.error.issues.map(tell).join("; "));
   const found = read.data;
+  const vaultFolder = resolve(found.MANYHANDS_DATA_DIR, "vault");
   return Object.freeze({
     host: found.MANYHANDS_HOST,
     port: found.MANYHANDS_VAULT_PORT,
@@ -72,9 +136,41 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     modelUrl: new URL(found.ANTHROPIC_BASE_URL),
     headersTimeoutMs: found.MANYHANDS_MODEL_HEADERS_TIMEOUT_MS,
     idleTimeoutMs: found.MANYHANDS_MODEL_IDLE_TIMEOUT_MS,
+    vaultFolder,
+    vaultKey: keySourceOf(found, vaultFolder),
+    server: serverOf(found),
+    internalHosts: found.MANYHANDS_INTERNAL_HOSTS.split(/[\s,]+/).filter((host) => host !== ""),
     isParentPiped: found.MANYHANDS_PARENT_PIPE === "1",
     logLevel: found.MANYHANDS_LOG_LEVEL,
   });
+}
+
+function keySourceOf(found: z.infer<typeof Environment>, vaultFolder: string): VaultKeySource {
+  const { MANYHANDS_VAULT_KEY: text, MANYHANDS_VAULT_KEY_FILE: file, MANYHANDS_VAULT_KEY_COMMAND: command } = found;
+  if ([text, file, command].filter((each) => each !== undefined).length > 1)
+    throw new Error("MANYHANDS_VAULT_KEY_FILE: the vault's key comes from one place: set this, MANYHANDS_VAULT_KEY or MANYHANDS_VAULT_KEY_COMMAND");
+  if (text !== undefined) return { type: "text", text, name: "MANYHANDS_VAULT_KEY" };
+  if (command !== undefined) return { type: "command", command };
+  return file === undefined
+    ? { type: "file", path: join(vaultFolder, "master.key"), isOwn: true }
+    : { type: "file", path: resolve(file), isOwn: false };
+}
+
+function serverOf(found: z.infer<typeof Environment>): ServerConfig | null {
+  if (found.VAULT_ADDR === undefined) return null;
+  const [token, role, secret] = [found.MANYHANDS_VAULT_TOKEN_FILE, found.MANYHANDS_VAULT_ROLE_ID_FILE, found.MANYHANDS_VAULT_SECRET_ID_FILE];
+  const isApprole = role !== undefined && secret !== undefined;
+  if ((token === undefined) === !isApprole)
+    throw new Error("VAULT_ADDR: needs MANYHANDS_VAULT_TOKEN_FILE, or MANYHANDS_VAULT_ROLE_ID_FILE and MANYHANDS_VAULT_SECRET_ID_FILE, and not both");
+  return {
+    url: found.VAULT_ADDR.replace(/\/+$/, ""),
+    namespace: found.VAULT_NAMESPACE ?? null,
+    mount: found.MANYHANDS_VAULT_MOUNT,
+    prefix: found.MANYHANDS_VAULT_PREFIX,
+    login: isApprole
+      ? { type: "approle", roleIdFile: resolve(role), secretIdFile: resolve(secret), mount: found.MANYHANDS_VAULT_APPROLE_MOUNT }
+      : { type: "token", file: resolve(token ?? "") },
+  };
 }
 
 /** Takes the model key out of the environment; null if there is none. G1 */

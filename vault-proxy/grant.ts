@@ -3,6 +3,8 @@
 //   R1  Only EdDSA by a key in grant.public.jwk, from our issuer, for us, with an end at most ten minutes ahead.
 //   R2  A grant opens only what its `use` names.
 //   R3  A revoked session's grants are refused from then on, until every one of them has ended by itself.
+//   R4  The gateway shows a token of another form: for one request, for a minute, with the workspace and the caller that it let in. Neither form
+//       passes for the other.
 
 import { createLocalJWKSet, errors, jwtVerify } from "jose";
 import { z } from "zod";
@@ -17,6 +19,8 @@ const GRANT_CHARS_MAX = 4_096;
 const REMEMBERED_MAX = 2_000;
 /** Revocations that are kept at a time. They leave after ten minutes; one too many is refused, never an old one forgotten. */
 const REVOKED_MAX = 100_000;
+/** A gateway's token is for the request that it comes with. */
+const DOOR_AGE_S_MAX = 60;
 
 const Claims = z.object({
   sub: z.string().regex(/^sesn_[0-9A-Za-z]{1,64}$/),
@@ -25,6 +29,15 @@ const Claims = z.object({
   fence: z.number().int().min(0),
   vaults: z.array(z.string()),
   use: z.array(z.string()),
+});
+
+const DoorClaims = z.object({
+  sub: z.literal("gateway"),
+  exp: z.number(),
+  workspace: z.string().regex(/^[0-9A-Za-z_-]{1,64}$/),
+  principal: z.string().min(1).max(128),
+  jti: z.string().regex(/^req_[0-9A-Za-z]{1,64}$/),
+  use: z.tuple([z.literal("vaults")]),
 });
 
 const PublicJwk = z.object({
@@ -41,6 +54,14 @@ export interface Grant {
   readonly fence: number;
   readonly vaults: readonly string[];
   readonly use: readonly string[];
+}
+
+/** Whom a gateway let in, and for which request. */
+export interface Caller {
+  readonly workspace: string;
+  /** A stable name of the caller's key; no secret. */
+  readonly principal: string;
+  readonly requestId: string;
 }
 
 /** Why a grant doesn't open the door. `unready`: there is no key to check it with yet. */
@@ -70,8 +91,8 @@ export class Grants {
 
   /** Checks an `authorization` header for one use. */
   async check(authorization: string | undefined, use: string): Promise<Checked> {
-    const token = /^Bearer ([\w.-]+)$/i.exec(authorization ?? "")?.[1];
-    if (token === undefined) return refused("missing");
+    const token = bearerOf(authorization);
+    if (token === null) return refused("missing");
     if (token.length > GRANT_CHARS_MAX) return refused("invalid");
     const keys = this.#file.read();
     if (keys === null) return refused("unready");
@@ -79,6 +100,24 @@ export class Grants {
     if (known?.keys === keys && known.endsAtS + TOLERANCE_S > this.#now() / 1000) return this.#judge(known.grant, use);
     const found = await this.#verify(token, keys);
     return "reason" in found ? refused(found.reason) : this.#judge(found, use);
+  }
+
+  /** Checks the `authorization` of a gateway; null: it is none. R4 */
+  async door(authorization: string | undefined): Promise<Caller | null | "unready"> {
+    const token = bearerOf(authorization);
+    if (token === null || token.length > GRANT_CHARS_MAX) return null;
+    // A gateway makes a token for each request: there is nothing to remember, and a replaced key is looked for at once.
+    for (const fresh of [false, true]) {
+      const keys = this.#file.read(fresh);
+      if (keys === null) return "unready";
+      const payload = await this.#open(token, keys);
+      if (payload === "unknown_key") continue;
+      const claims = DoorClaims.safeParse(payload);
+      if (!claims.success || claims.data.exp > this.#now() / 1000 + DOOR_AGE_S_MAX + TOLERANCE_S) return null;
+      const { workspace, principal, jti } = claims.data;
+      return { workspace, principal, requestId: jti };
+    }
+    return null;
   }
 
   /** Refuses a session's grants from now on. False: too many are kept already, try again later. R3 */
@@ -158,5 +197,7 @@ function readKeys(text: string): { keys: { kty: "OKP"; crv: "Ed25519"; x: string
   if (!file.success) throw new Error(text.includes('"d"') ? "holds a private key" : "holds no public Ed25519 JWK");
   return { keys: file.data.keys.map(({ kty, crv, x, kid }) => ({ kty, crv, x, ...(kid === undefined ? {} : { kid }) })) };
 }
+
+const bearerOf = (authorization: string | undefined): string | null => /^Bearer ([\w.-]+)$/i.exec(authorization ?? "")?.[1] ?? null;
 
 const refused = (reason: GrantRefusal): Checked => ({ type: "refused", reason });

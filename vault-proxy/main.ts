@@ -1,9 +1,16 @@
 // The vault proxy as a program: config, wiring, signals. It holds the credentials and shares its process with nothing.
 
+import { join } from "node:path";
 import { pino } from "pino";
+import { Audit } from "./audit.ts";
 import { type Config, readConfig, takeModelKey } from "./config.ts";
+import { FileVault } from "./drivers/file/driver.ts";
+import { VaultSettingError } from "./drivers/file/keyring.ts";
+import { ServerVault } from "./drivers/server/driver.ts";
 import { fixedKey, keyFile, type ModelKeys } from "./model-key.ts";
+import { Reach } from "./reach.ts";
 import { type Serving, serve } from "./serve.ts";
+import type { VaultStore } from "./store.ts";
 
 /** How long a start waits for its port to become free. */
 const PORT_WAIT_MS = 10_000;
@@ -20,6 +27,8 @@ process.on("uncaughtException", (error) => {
   process.exit(1);
 });
 
+const vaults = await openVaults();
+const audit = await Audit.open(join(config.vaultFolder, "audit"), log);
 const serving = await start();
 log.info({ url: serving.url }, "process.listening");
 
@@ -35,8 +44,29 @@ function configured(): Config {
   try {
     return readConfig();
   } catch (error) {
-    process.stderr.write(`manyhands vault-proxy: ${error instanceof Error ? error.message : String(error)}\n`);
-    process.exit(2);
+    return refuseToStart(error instanceof Error ? error.message : String(error));
+  }
+}
+
+function refuseToStart(says: string): never {
+  process.stderr.write(`manyhands vault-proxy: ${says}\n`);
+  process.exit(2);
+}
+
+async function openVaults(): Promise<VaultStore> {
+  if (config.server !== null) return new ServerVault(config.server, log);
+  try {
+    return await FileVault.open({
+      folder: config.vaultFolder,
+      keys: config.vaultKey,
+      onRotated: (records, failed) =>
+        failed === null
+          ? log.info({ records }, "vault.rotated")
+          : log.error({ reason: failed.reason, detail: failed.detail }, "vault.rotation_failed"),
+    });
+  } catch (error) {
+    if (error instanceof VaultSettingError) return refuseToStart(error.message);
+    throw error;
   }
 }
 
@@ -48,7 +78,7 @@ async function start(): Promise<Serving> {
   const deadline = performance.now() + PORT_WAIT_MS;
   for (let attempt = 0; ; attempt++) {
     try {
-      return await serve({ ...config, modelKeys, log });
+      return await serve({ ...config, modelKeys, vaults, audit, reach: new Reach(config.internalHosts), log });
     } catch (error) {
       const isTaken = error instanceof Error && "code" in error && error.code === "EADDRINUSE";
       if (!isTaken || performance.now() > deadline) {
@@ -72,5 +102,7 @@ async function close(reason: string): Promise<void> {
   log.info({ reason }, "process.stopping");
   setTimeout(() => process.exit(0), CLOSE_MS_MAX).unref();
   await serving.close();
+  await vaults.close();
+  await audit.close();
   process.exit(0);
 }

@@ -5,6 +5,7 @@
 //   V3  A caller that leaves ends the request upstream at once, and an answer that breaks off upstream breaks off for the caller too.
 //   V4  Redirects are not followed: the key goes to the configured door only.
 //   V5  An error of ours says what happened and names no address.
+//   V6  The use of the key is on the disk, in the audit, before the request leaves.
 
 import { once } from "node:events";
 import type { IncomingMessage, ServerResponse } from "node:http";
@@ -12,6 +13,7 @@ import { Transform } from "node:stream";
 import type { Logger } from "pino";
 import { type Dispatcher, Pool } from "undici";
 import { type RefusalCode, refuse } from "./answer.ts";
+import { type Audit, AuditTrouble } from "./audit.ts";
 import type { Grant, Grants } from "./grant.ts";
 import { answerHeaders, isEncoded, requestHeaders } from "./inject.ts";
 import type { ModelKey, ModelKeys } from "./model-key.ts";
@@ -39,6 +41,7 @@ export interface ModelRouteOptions {
   readonly bodyBytesMax?: number;
   readonly keys: ModelKeys;
   readonly grants: Grants;
+  readonly audit: Audit;
   readonly log: Logger;
 }
 
@@ -84,7 +87,7 @@ export class ModelRoute {
     const exchange = new Exchange(req, res, this.#options.bodyBytesMax ?? BODY_BYTES_MAX);
     this.#open += 1;
     try {
-      const refusal = await this.#relay(exchange, path);
+      const refusal = await this.#relay(exchange, path, grant);
       if (refusal !== null) exchange.refuse(refusal);
     } finally {
       this.#open -= 1;
@@ -96,13 +99,26 @@ export class ModelRoute {
     }
   }
 
+  /** V6 */
+  async #isAudited(path: string, { sessionId, fence }: Grant): Promise<boolean> {
+    try {
+      const { origin } = this.#options.url;
+      await this.#options.audit.write({ use: "model", session: sessionId, fence, credential: "model_key", origin, path: this.#prefix + path });
+      return true;
+    } catch (error) {
+      if (error instanceof AuditTrouble) return false;
+      throw error;
+    }
+  }
+
   /** Gives the refusal to answer with; null once the model's own answer went out, whole or as far as it came. */
-  async #relay(exchange: Exchange, path: string): Promise<RefusalCode | null> {
+  async #relay(exchange: Exchange, path: string, grant: Grant): Promise<RefusalCode | null> {
     const key = this.#options.keys.current();
     if (key === null) return "no_model_key";
     if (this.#open > OPEN_MAX) return "busy";
     if (isEncoded(exchange.req.headers)) return "encoded";
     if (exchange.isDeclaredTooLarge()) return "too_large";
+    if (!(await this.#isAudited(path, grant))) return "no_audit";
     let upstream: Dispatcher.ResponseData;
     try {
       upstream = await this.#pool.request({

@@ -3,15 +3,22 @@
 //   GET  /healthz                 alive; whether there is a model key and a key to check grants with
 //   POST /revoke {session}        a grant for `revoke` of that session: its grants are refused from then on
 //   POST /model/v1/messages…      see model.ts
+//   …    /v1/vaults…              the vaults' API, for gateways; see api/door.ts
+//   POST /vaults/check            which of a session's vaults are not there, or archived; for gateways
+//   GET  /openapi.json            the vaults' part of the API's document
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Logger } from "pino";
 import { z } from "zod";
 import { answer, refuse } from "./answer.ts";
+import { VaultDoor } from "./api/door.ts";
+import type { Audit } from "./audit.ts";
 import { Grants } from "./grant.ts";
 import { ModelRoute } from "./model.ts";
 import type { ModelKeys } from "./model-key.ts";
+import type { Reach } from "./reach.ts";
+import type { VaultStore } from "./store.ts";
 
 const REVOKE_BYTES_MAX = 4_096;
 /** A whole request has this long to arrive; longer than any honest upload of 32 MB. */
@@ -32,6 +39,9 @@ export interface ServeOptions {
   readonly idleTimeoutMs: number;
   readonly bodyBytesMax?: number;
   readonly modelKeys: ModelKeys;
+  readonly vaults: VaultStore;
+  readonly audit: Audit;
+  readonly reach: Reach;
   readonly log: Logger;
 }
 
@@ -52,13 +62,16 @@ export async function serve(options: ServeOptions): Promise<Serving> {
     ...(options.bodyBytesMax === undefined ? {} : { bodyBytesMax: options.bodyBytesMax }),
     keys: modelKeys,
     grants,
+    audit: options.audit,
     log,
   });
+  const door = new VaultDoor({ store: options.vaults, grants, rule: (url) => options.reach.refusesToBind(url), log });
 
   const route = async (req: IncomingMessage, res: ServerResponse): Promise<void> => {
     if (req.url?.startsWith("/model/")) return model.handle(req, res);
+    if (door.takes(req.url ?? "")) return door.handle(req, res);
     if (req.url === "/healthz" && req.method === "GET") {
-      return answer(res, 200, { ok: true, model_key: modelKeys.current() !== null, grant_key: grants.isReady() });
+      return answer(res, 200, { ok: true, model_key: modelKeys.current() !== null, grant_key: grants.isReady(), vaults: options.vaults.driver });
     }
     if (req.url === "/revoke" && req.method === "POST") return revoke(req, res, grants, log);
     refuse(res, "no_route");

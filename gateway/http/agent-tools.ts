@@ -5,11 +5,12 @@
 //   G3  What is not there yet is refused by its name, never dropped.
 
 import { z } from "zod";
+import { HAND_TOOLS, TOOLSET_NAMES } from "../../hands/toolset.ts";
 import type { AgentTool, ToolConfig } from "../../session-store/events/log.ts";
 import { invalid } from "../answer.ts";
+import { fetchSettings, refuseBoth, resolvedWeb, searchSettings } from "./web-settings.ts";
 
-const BUILT_IN_TOOLS = ["bash", "read", "write", "edit", "glob", "grep", "web_fetch", "web_search"] as const;
-const BUILT_IN = new Set<string>(BUILT_IN_TOOLS);
+const BUILT_IN = new Set<string>(TOOLSET_NAMES);
 
 const TOOLS_MAX = 256;
 const SERVERS_MAX = 20;
@@ -26,21 +27,24 @@ const policy = z.discriminatedUnion("type", [
 const setting = { enabled: z.boolean().nullish(), permission_policy: policy.nullish() };
 const defaultConfig = z.strictObject(setting).nullish();
 
-const builtInConfig = z.strictObject({
-  name: z.enum(BUILT_IN_TOOLS),
-  type: z.string().nullish(),
-  ...setting,
+const ofHand = {
   allowed_domains: absent(),
   blocked_domains: absent(),
   max_content_tokens: absent(),
   user_location: absent(),
   url_sources: absent(),
-});
+};
+const named = { type: z.string().nullish(), ...setting };
+const builtInConfig = z.discriminatedUnion("name", [
+  z.strictObject({ name: z.enum(HAND_TOOLS), ...named, ...ofHand }),
+  z.strictObject({ name: z.literal("web_fetch"), ...named, ...ofHand, ...fetchSettings }).superRefine(refuseBoth),
+  z.strictObject({ name: z.literal("web_search"), ...named, ...ofHand, ...searchSettings }).superRefine(refuseBoth),
+]);
 
 const toolset = z.strictObject({
   type: z.literal("agent_toolset_20260401"),
   default_config: defaultConfig,
-  configs: z.array(builtInConfig).max(BUILT_IN_TOOLS.length).nullish(),
+  configs: z.array(builtInConfig).max(TOOLSET_NAMES.length).nullish(),
 });
 const mcpToolset = z.strictObject({
   type: z.literal("mcp_toolset"),
@@ -92,11 +96,11 @@ function resolveTool(tool: Tools[number], at: string, take: (what: string, at: s
     case "agent_toolset_20260401":
       take("toolset", at);
       refuseOddConfigs(tool.configs ?? [], at);
-      return { type: tool.type, ...resolved(tool, ALLOW, true) };
+      return { type: tool.type, ...resolved(tool, ALLOW, (config) => ({ type: config.name, ...resolvedWeb(config) })) };
     case "mcp_toolset":
       take(`mcp:${tool.mcp_server_name}`, `${at}.mcp_server_name`);
       refuseOddConfigs(tool.configs ?? [], at);
-      return { type: tool.type, mcp_server_name: tool.mcp_server_name, ...resolved(tool, ASK, false) };
+      return { type: tool.type, mcp_server_name: tool.mcp_server_name, ...resolved(tool, ASK, () => ({})) };
     case "custom":
       if (BUILT_IN.has(tool.name)) throw invalid(`${at}.name: is the name of a built-in tool`);
       if (tool.name.startsWith("mcp__")) throw invalid(`${at}.name: must not start with "mcp__"`);
@@ -121,16 +125,20 @@ export function refuseUnmatched(tools: readonly AgentTool[], servers: McpServers
 }
 
 type Setting = z.infer<z.ZodObject<typeof setting>>;
-interface Toolset {
+interface Toolset<Config> {
   readonly default_config?: Setting | null | undefined;
-  readonly configs?: readonly (Setting & { readonly name: string })[] | null | undefined;
+  readonly configs?: readonly Config[] | null | undefined;
 }
 
-function resolved({ default_config, configs }: Toolset, usual: ToolConfig, isBuiltIn: boolean) {
+function resolved<Config extends Setting & { readonly name: string }>(
+  { default_config, configs }: Toolset<Config>,
+  usual: ToolConfig,
+  more: (config: Config) => object,
+) {
   const base = settingOf(default_config ?? {}, usual);
   return {
     default_config: base,
-    configs: (configs ?? []).map((config) => ({ name: config.name, ...(isBuiltIn && { type: config.name }), ...settingOf(config, base) })),
+    configs: (configs ?? []).map((config) => ({ name: config.name, ...more(config), ...settingOf(config, base) })),
   };
 }
 

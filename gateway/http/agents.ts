@@ -9,7 +9,7 @@ import type { AgentConfig, AgentCreate, AgentUpdate } from "./agent-schema.ts";
 import { AgentList, AgentRetrieve, AgentCreate as CreateBody, modelOf, AgentUpdate as UpdateBody, VersionList } from "./agent-schema.ts";
 import { refuseUnmatched, resolveTools } from "./agent-tools.ts";
 import { Agent, pageOf } from "./answer-schema.ts";
-import type { Body, Call, Door } from "./call.ts";
+import type { Asker, Body, Call, Door } from "./call.ts";
 import { pageOfDocuments, WRITE_TRIES_MAX } from "./documents.ts";
 import { patched } from "./metadata.ts";
 import { isIdOf } from "./path-id.ts";
@@ -48,7 +48,7 @@ export function addAgents(add: AddPath, door: Door): void {
       summary: "List agents, newest first",
       query: AgentList,
       answer: page,
-      handle: (call, query) => list(door, call, query),
+      handle: (call, query) => listAgents(door, call, query),
     }),
   });
   const retrieving = { id: "agents.retrieve", summary: "Retrieve an agent, or one of its versions", query: AgentRetrieve, answer: Agent };
@@ -103,7 +103,7 @@ async function create(door: Door, call: Call, { value, given }: Body<AgentCreate
   }
 }
 
-async function list(door: Door, call: Call, query: z.infer<typeof AgentList>): Promise<unknown> {
+export async function listAgents(door: Door, call: Asker, query: z.infer<typeof AgentList>): Promise<unknown> {
   const { documents, next_page } = await pageOfDocuments(door, {
     workspace: call.principal.workspace,
     kind: KIND,

@@ -1,6 +1,7 @@
 // What answers look like (contract §3 to §5, §12): for the OpenAPI document, and for the test that holds answers against it.
 
 import { z } from "zod";
+import { HAND_TOOLS } from "../../hands/toolset.ts";
 import { shownAs } from "./shown.ts";
 
 /** Schemas with a name of their own in the document. */
@@ -23,12 +24,33 @@ const setting = {
   enabled: z.boolean(),
   permission_policy: z.strictObject({ type: z.enum(["always_allow", "always_ask", "auto"]) }),
 };
+const lists = { allowed_domains: z.array(text).optional(), blocked_domains: z.array(text).optional() };
+const userLocation = z.strictObject({
+  type: z.literal("approximate"),
+  city: text.nullable(),
+  region: text.nullable(),
+  country: text.nullable(),
+  timezone: text.nullable(),
+});
 const tools = z.array(
   z.discriminatedUnion("type", [
     z.strictObject({
       type: z.literal("agent_toolset_20260401"),
       default_config: z.strictObject(setting),
-      configs: z.array(z.strictObject({ name: text, type: text, ...setting })),
+      configs: z.array(
+        z.discriminatedUnion("name", [
+          z.strictObject({ name: z.enum(HAND_TOOLS), type: text, ...setting }),
+          z.strictObject({
+            name: z.literal("web_fetch"),
+            type: text,
+            ...setting,
+            ...lists,
+            max_content_tokens: count.nullable(),
+            url_sources: z.null(),
+          }),
+          z.strictObject({ name: z.literal("web_search"), type: text, ...setting, ...lists, user_location: userLocation.nullable() }),
+        ]),
+      ),
     }),
     z.strictObject({
       type: z.literal("mcp_toolset"),
@@ -129,7 +151,17 @@ export const Session = name(
     deployment_id: text.nullable(),
     metadata,
     budget: z.null(),
-    outcome_evaluations: z.array(z.unknown()),
+    outcome_evaluations: z.array(
+      z.strictObject({
+        type: z.literal("outcome_evaluation"),
+        outcome_id: text,
+        description: text,
+        iteration: count,
+        result: z.enum(["pending", "running", "evaluating", "satisfied", "max_iterations_reached", "failed", "interrupted"]),
+        explanation: text.nullable(),
+        completed_at: time.nullable(),
+      }),
+    ),
     usage: Usage,
     stats,
     ...own,

@@ -14,6 +14,7 @@ import type { Principal } from "../authenticate.ts";
 import type { Creation, Unanswered } from "../idempotency.ts";
 import { readKey, readRetries } from "../idempotency.ts";
 import type { Streams } from "../stream.ts";
+import type { VaultProxy } from "../vault-proxy.ts";
 import type { Bodies } from "./body.ts";
 import { parseJson } from "./body.ts";
 import { check } from "./check.ts";
@@ -28,6 +29,8 @@ export interface Door {
   readonly fault: FaultPoint;
   readonly unanswered: Unanswered;
   readonly streams: Streams;
+  /** Null: this installation has none. */
+  readonly vaultProxy: VaultProxy | null;
 }
 
 export interface Body<T> {
@@ -48,7 +51,25 @@ export class JsonText {
   }
 }
 
-export class Call {
+/** A header that no client needs to know. */
+export const NOTICE = "manyhands-notice";
+
+/** Who asks, and by what request: all that a verb knows of it, whatever protocol it came by. */
+export interface Asker {
+  readonly principal: Principal;
+  readonly requestId: string;
+  /** What an idempotency key is for. */
+  readonly path: string;
+  readonly key: string | null;
+  readonly retries: number;
+  sessionId(): SessionId;
+  onAnswered(then: () => void): void;
+  /** Says something beside the answer that no client needs to know. */
+  notify(notice: string): void;
+  identify(unanswered: Unanswered, prefix: string, body: unknown): Creation;
+}
+
+export class Call implements Asker {
   readonly principal: Principal;
   readonly requestId: string;
   readonly path: string;
@@ -109,6 +130,10 @@ export class Call {
     if (this.request.method !== "GET") await this.#bodies.read(this.request, this.response);
   }
 
+  notify(notice: string): void {
+    this.response.setHeader(NOTICE, notice);
+  }
+
   onAnswered(then: () => void): void {
     this.response.once("finish", then);
   }
@@ -131,7 +156,7 @@ function readIds(params: Readonly<Record<string, unknown>>, kinds: PathIds): Rea
 }
 
 /** A session of the caller's workspace; another tenant's is unknown. */
-export async function ownSession(door: Door, call: Call, id: SessionId): Promise<SessionRecord> {
+export async function ownSession(door: Pick<Door, "store">, call: Pick<Asker, "principal">, id: SessionId): Promise<SessionRecord> {
   const record = await door.store.getSession(id);
   if (record.workspace !== call.principal.workspace) throw new Refusal("session_not_found");
   return record;

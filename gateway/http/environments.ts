@@ -10,7 +10,7 @@ import { parseSessionId } from "../../session-store/ids.ts";
 import { Refusal } from "../../session-store/refusal.ts";
 import { invalid } from "../answer.ts";
 import { Deleted, Environment, pageOf } from "./answer-schema.ts";
-import type { Body, Call, Door } from "./call.ts";
+import type { Asker, Body, Call, Door } from "./call.ts";
 import { pageOfDocuments, WRITE_TRIES_MAX } from "./documents.ts";
 import type { EnvironmentFields } from "./environment-schema.ts";
 import { configOf, EnvironmentCreate, EnvironmentList, EnvironmentUpdate } from "./environment-schema.ts";
@@ -56,7 +56,7 @@ export function addEnvironments(add: AddPath, door: Door): void {
       summary: "List environments, newest first",
       query: EnvironmentList,
       answer: pageOf(Environment),
-      handle: (call, query) => list(door, call, query),
+      handle: (call, query) => listEnvironments(door, call, query),
     }),
   });
   const updating = { id: "environments.update", summary: "Update an environment: what is left out stays", body: EnvironmentUpdate, explain, answer };
@@ -136,7 +136,7 @@ async function create(door: Door, call: Call, { value, given }: Body<z.infer<typ
   }
 }
 
-async function list(door: Door, call: Call, query: z.infer<typeof EnvironmentList>): Promise<unknown> {
+export async function listEnvironments(door: Door, call: Asker, query: z.infer<typeof EnvironmentList>): Promise<unknown> {
   const { documents, next_page } = await pageOfDocuments(door, {
     workspace: call.principal.workspace,
     kind: KIND,

@@ -23,7 +23,26 @@ const sent = <T extends string, Fields extends z.ZodRawShape>(type: T, fields: F
 const made = <T extends string, Fields extends z.ZodRawShape>(type: T, fields: Fields) =>
   z.strictObject({ id: text, type: z.literal(type), ...fields, processed_at: time });
 
+const tokens = z.strictObject({
+  input_tokens: count,
+  output_tokens: count,
+  cache_read_input_tokens: count,
+  cache_creation_input_tokens: count,
+});
+const evaluation = { outcome_id: text, iteration: count };
 const policy = z.enum(["always_allow", "always_ask", "auto"]);
+
+const use = {
+  name: text,
+  input: z.unknown(),
+  evaluated_permission: z.enum(["allow", "ask", "deny"]),
+  evaluation: z
+    .strictObject({
+      type: policy,
+      evaluated_permission: z.strictObject({ type: z.literal("ask"), reason_code: z.literal("indeterminate") }).optional(),
+    })
+    .optional(),
+};
 
 const Event = name(
   "Event",
@@ -32,21 +51,19 @@ const Event = name(
     sent("user.interrupt", { session_thread_id: text.nullish() }),
     sent("user.tool_confirmation", { tool_use_id: text, result: z.enum(["allow", "deny"]), deny_message: text.nullish() }),
     sent("user.custom_tool_result", { custom_tool_use_id: text, ...result }),
+    made("user.define_outcome", {
+      description: text,
+      rubric: z.strictObject({ type: z.literal("text"), content: text }),
+      max_iterations: z.int().min(1),
+      outcome_id: text,
+    }),
     sent("system.message", { content: z.array(TextBlock) }),
     made("agent.message", { content: z.array(TextBlock) }),
     made("agent.thinking", {}),
-    made("agent.tool_use", {
-      name: text,
-      input: z.unknown(),
-      evaluated_permission: z.enum(["allow", "ask", "deny"]),
-      evaluation: z
-        .strictObject({
-          type: policy,
-          evaluated_permission: z.strictObject({ type: z.literal("ask"), reason_code: z.literal("indeterminate") }).optional(),
-        })
-        .optional(),
-    }),
+    made("agent.tool_use", use),
     made("agent.tool_result", { tool_use_id: text, content, is_error: z.boolean() }),
+    made("agent.mcp_tool_use", { mcp_server_name: text, ...use }),
+    made("agent.mcp_tool_result", { mcp_tool_use_id: text, content, is_error: z.boolean() }),
     made("agent.custom_tool_use", { name: text, input: z.unknown() }),
     made("session.status_running", {}),
     made("session.status_rescheduled", {}),
@@ -69,12 +86,16 @@ const Event = name(
     made("span.model_request_end", {
       model_request_start_id: text,
       is_error: z.boolean(),
-      model_usage: z.strictObject({
-        input_tokens: count,
-        output_tokens: count,
-        cache_read_input_tokens: count,
-        cache_creation_input_tokens: count,
-      }),
+      model_usage: tokens,
+    }),
+    made("span.outcome_evaluation_start", evaluation),
+    made("span.outcome_evaluation_ongoing", evaluation),
+    made("span.outcome_evaluation_end", {
+      ...evaluation,
+      outcome_evaluation_start_id: text,
+      result: z.enum(["satisfied", "needs_revision", "max_iterations_reached", "failed", "interrupted"]),
+      explanation: text,
+      usage: tokens,
     }),
   ]),
 );

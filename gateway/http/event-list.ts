@@ -13,7 +13,7 @@ import type { SessionRecord } from "../../session-store/session.ts";
 import { pendingOf } from "../../session-store/session.ts";
 import type { SessionStore } from "../../session-store/store.ts";
 import { invalid } from "../answer.ts";
-import type { Call, Door } from "./call.ts";
+import type { Asker, Call, Door } from "./call.ts";
 import { JsonText, ownSession } from "./call.ts";
 import { readCursor, refuseOtherOrder, writeCursor } from "./cursor.ts";
 import type { Range } from "./query.ts";
@@ -63,7 +63,7 @@ interface View {
   readonly readMax: number;
 }
 
-export async function listEvents(door: Door, call: Call, query: z.infer<typeof EventList>): Promise<JsonText> {
+export async function listEvents(door: Door, call: Asker, query: z.infer<typeof EventList>): Promise<JsonText> {
   return pageOf(door, call, call.sessionId(), { ...query, range: rangeOf(query) });
 }
 
@@ -80,7 +80,7 @@ interface ListQuery {
   readonly range: Range | null;
 }
 
-async function pageOf(door: Door, call: Call, id: SessionId, query: ListQuery): Promise<JsonText> {
+async function pageOf(door: Door, call: Asker, id: SessionId, query: ListQuery): Promise<JsonText> {
   const { store } = door;
   const cursor = query.page === undefined ? null : readCursor(Cursor, query.page);
   if (cursor) refuseOtherOrder(cursor, query.order);

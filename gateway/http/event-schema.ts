@@ -7,15 +7,14 @@ import { NEVER, shownAs } from "./shown.ts";
 
 const EVENTS_MAX = 100;
 
-const Typed = z.looseObject({ type: z.string() });
 shownAs(FileSource, NEVER);
+const WithFileRubric = z.looseObject({ type: z.literal("user.define_outcome"), rubric: z.looseObject({ type: z.literal("file") }) });
 const WithFile = z.looseObject({ source: z.looseObject({ type: z.literal("file") }) });
 
 /** One event, read strictly. */
 export const SentEvent = z.preprocess((given, context) => {
-  const typed = Typed.safeParse(given);
-  if (typed.success && typed.data.type === "user.define_outcome")
-    context.addIssue({ code: "custom", message: "`user.define_outcome` is not supported" });
+  if (WithFileRubric.safeParse(given).success)
+    context.addIssue({ code: "custom", path: ["rubric"], message: "`file` rubrics are not supported: there are no files here yet" });
   return given;
 }, ClientInput.superRefine(refuseFiles));
 

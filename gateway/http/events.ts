@@ -7,12 +7,12 @@
 import { admit } from "../../session-store/admit.ts";
 import type { OutsideEntry, Stored } from "../../session-store/entry.ts";
 import type { ClientEvent } from "../../session-store/events/client.ts";
-import { waits } from "../../session-store/events/client.ts";
+import { eventOf, waits } from "../../session-store/events/client.ts";
 import type { EventId, SessionId } from "../../session-store/ids.ts";
 import { mintEvent, mintFrom, position } from "../../session-store/ids.ts";
 import { Refusal } from "../../session-store/refusal.ts";
 import { canonical, digestOf } from "../idempotency.ts";
-import type { Body, Call, Door } from "./call.ts";
+import type { Asker, Body, Door } from "./call.ts";
 import { ownSession } from "./call.ts";
 import { eventPage, sentEvents } from "./event-answer-schema.ts";
 import { EventList, listEvents } from "./event-list.ts";
@@ -38,7 +38,7 @@ export function addEvents(add: AddPath, door: Door): void {
         headers: ["idempotency-key"],
         body: Send,
         answer: sentEvents,
-        handle: (call, body) => send(door, call, body),
+        handle: (call, body) => sendEvents(door, call, body),
       }),
       get: withQuery({
         id: "sessions.events.list",
@@ -55,12 +55,12 @@ export function addEvents(add: AddPath, door: Door): void {
   add("/v1/sessions/:id/stream", { get: streamed("sessions.stream") }, id);
 }
 
-async function send(door: Door, call: Call, { value, bytes, given }: Body<Send>): Promise<unknown> {
+export async function sendEvents(door: Door, call: Asker, { value, bytes, given }: Body<Send>): Promise<unknown> {
   const id = call.sessionId();
   const { key, principal } = call;
   const events = value.events.map((input, index): ClientEvent => {
     const eventId = key === null ? mintEvent() : (mintFrom("sevt", principal.workspace, `/v1/sessions/${id}/events`, key, index) as EventId);
-    return { id: eventId, ...input };
+    return eventOf(eventId, input);
   });
   const retryDigest = digestOf(id, principal.name, bytes);
   if (key === null && call.retries > 0) {
@@ -76,7 +76,7 @@ async function send(door: Door, call: Call, { value, bytes, given }: Body<Send>)
 
 async function receiveEvents(
   door: Door,
-  call: Call,
+  call: Asker,
   id: SessionId,
   events: readonly ClientEvent[],
   digest: string | undefined,
@@ -107,7 +107,7 @@ async function receiveEvents(
 }
 
 /** I2 */
-async function recalled(door: Door, call: Call, id: SessionId, retryDigest: string): Promise<readonly Received[] | null> {
+async function recalled(door: Door, call: Asker, id: SessionId, retryDigest: string): Promise<readonly Received[] | null> {
   await ownSession(door, call, id);
   const positions = await door.store.recall(id, retryDigest);
   if (!positions) return null;
@@ -116,7 +116,7 @@ async function recalled(door: Door, call: Call, id: SessionId, retryDigest: stri
   return positions.flatMap((at) => found.get(at) ?? []);
 }
 
-function forgetOnceAnswered(door: Door, call: Call, id: SessionId, retryDigest: string): void {
+function forgetOnceAnswered(door: Door, call: Asker, id: SessionId, retryDigest: string): void {
   call.onAnswered(() => {
     door.store.forget(id, retryDigest).catch((error: unknown) => {
       // It is forgotten by itself within a minute.

@@ -11,7 +11,7 @@ import type { SessionId } from "../../session-store/ids.ts";
 import { Refusal } from "../../session-store/refusal.ts";
 import type { SessionRecord } from "../../session-store/session.ts";
 import type { ReceiveOptions } from "../../session-store/store.ts";
-import type { Call, Door } from "./call.ts";
+import type { Asker, Door } from "./call.ts";
 import { ownSession } from "./call.ts";
 
 const TRIES_MAX = 10;
@@ -34,7 +34,7 @@ export interface Outcome {
 /** `decide` looks at the present record: it refuses, gives what to receive, or null for nothing. It may be asked again. */
 export async function receiveChecked(
   door: Door,
-  call: Call,
+  call: Asker,
   id: SessionId,
   decide: (record: SessionRecord) => Checked | null,
   options: Omit<ReceiveOptions, "gate" | "onlyIdle"> = {},

@@ -1,5 +1,6 @@
 // Making a session (contract §5): everything is checked before anything is written.
 
+import { eventOf, waits } from "../../session-store/events/client.ts";
 import type { AgentSnapshot, LogCreated } from "../../session-store/events/log.ts";
 import type { EventId, SessionId } from "../../session-store/ids.ts";
 import { mintEvent, mintFrom } from "../../session-store/ids.ts";
@@ -9,16 +10,22 @@ import { invalid } from "../answer.ts";
 import { modelOf } from "./agent-schema.ts";
 import { refuseUnmatched, resolveTools } from "./agent-tools.ts";
 import { findAgent } from "./agents.ts";
-import type { Body, Call, Door, Explain } from "./call.ts";
+import type { Asker, Body, Door, Explain } from "./call.ts";
 import { findEnvironment, leaveEnvironment, useEnvironment } from "./environments.ts";
 import { wireOfSession } from "./session-object.ts";
 import type { AgentChoice, SessionCreate } from "./session-schema.ts";
+import { tellUnmet } from "./unmet.ts";
 
-export async function createSession(door: Door, call: Call, { value, given }: Body<SessionCreate>): Promise<unknown> {
+export async function createSession(door: Door, call: Asker, { value, given }: Body<SessionCreate>): Promise<unknown> {
   const { workspace } = call.principal;
   const inputs = value.initial_events ?? [];
-  for (const [index, { type }] of inputs.entries())
-    if (type !== "user.message") throw invalid(`initial_events.${index}.type: only \`user.message\` starts a session`);
+  let outcomes = 0;
+  for (const [index, { type }] of inputs.entries()) {
+    if (type !== "user.message" && type !== "user.define_outcome")
+      throw invalid(`initial_events.${index}.type: only \`user.message\` and \`user.define_outcome\` start a session`);
+    if (type === "user.define_outcome") outcomes += 1;
+    if (outcomes > 1) throw invalid(`initial_events.${index}: at most one \`user.define_outcome\``);
+  }
 
   const identity = call.identify(door.unanswered, "sesn", given);
   const id = identity.id as SessionId;
@@ -29,12 +36,15 @@ export async function createSession(door: Door, call: Call, { value, given }: Bo
   }
 
   const chosen = typeof value.agent === "string" ? { type: "agent" as const, id: value.agent } : value.agent;
+  const vaultIds = [...new Set(value.vault_ids ?? [])];
   const [agent, environment] = await Promise.all([
     findAgent(door, workspace, chosen.id, chosen.version),
     findEnvironment(door, workspace, value.environment_id),
+    checkVaults(door, call, vaultIds),
   ]);
   if (environment.config.type === "self_hosted")
     throw invalid(`Environment ${value.environment_id} is a self-hosted environment. Sessions on self-hosted environments are not supported.`);
+  tellUnmet(door, call, value.environment_id, environment.config);
   const { metadata: _, ...pinned } = agent;
   const created: LogCreated = {
     type: "log.created",
@@ -44,12 +54,12 @@ export async function createSession(door: Door, call: Call, { value, given }: Bo
     title: value.title ?? null,
     metadata: value.metadata ?? {},
     resources: [],
-    vault_ids: [],
+    vault_ids: vaultIds,
   };
   const entries = inputs.map((input, index) => ({
     type: "log.received" as const,
-    event: { id: call.key === null ? mintEvent() : (mintFrom("sevt", workspace, call.path, call.key, index) as EventId), ...input },
-    waits: true,
+    event: eventOf(call.key === null ? mintEvent() : (mintFrom("sevt", workspace, call.path, call.key, index) as EventId), input),
+    waits: waits(input),
   }));
 
   await useEnvironment(door, workspace, value.environment_id, id);
@@ -62,6 +72,16 @@ export async function createSession(door: Door, call: Call, { value, given }: Bo
     if (error instanceof Refusal && error.code !== "store_in_doubt") await leaveUnlessThere(door, workspace, value.environment_id, id);
     throw error;
   }
+}
+
+/** Every vault is there, in this workspace, and not archived: the vault proxy knows. */
+async function checkVaults(door: Door, call: Asker, ids: readonly string[]): Promise<void> {
+  if (ids.length === 0) return;
+  const found = door.vaultProxy ? await door.vaultProxy.check(call, ids) : { unknown: ids, archived: [] };
+  const [unknown] = found.unknown;
+  if (unknown !== undefined) throw new Refusal("not_found", `vault_ids.${ids.indexOf(unknown)}: There is no such vault.`);
+  const [archived] = found.archived;
+  if (archived !== undefined) throw invalid(`vault_ids.${ids.indexOf(archived)}: Vault ${archived} is archived.`);
 }
 
 /** A session that an earlier try of this request made. The store compares the digests; what else is given is not looked at for a known id. */

@@ -1,8 +1,8 @@
 // A session, and its primary thread, as the wire shows them (contract §5, §12).
 
 import { primaryThread } from "../../session-store/ids.ts";
-import type { SessionRecord } from "../../session-store/session.ts";
-import { agentOf, archivedAtOf, environmentOf, metadataOf, statusOf, titleOf, usageOf } from "../../session-store/session.ts";
+import type { OutcomeRecord, SessionRecord } from "../../session-store/session.ts";
+import { agentOf, archivedAtOf, environmentOf, metadataOf, outcomesOf, statusOf, titleOf, usageOf } from "../../session-store/session.ts";
 import { rfc3339, wireOfAgent } from "./wire.ts";
 
 export function wireOfSession(record: SessionRecord, now = Date.now()): unknown {
@@ -19,7 +19,7 @@ export function wireOfSession(record: SessionRecord, now = Date.now()): unknown 
     deployment_id: null,
     metadata: metadataOf(record),
     budget: null,
-    outcome_evaluations: [],
+    outcome_evaluations: outcomesOf(projection).map((outcome) => wireOfOutcome(outcome, archivedAtOf(record))),
     usage: usageOf(record),
     stats: statsOf(record, now),
     ...timesOf(record),
@@ -38,6 +38,20 @@ export function wireOfThread(record: SessionRecord, now = Date.now()): unknown {
     usage: usageOf(record),
     workflow_run_id: null,
     ...timesOf(record),
+  };
+}
+
+/** What an archive ended was interrupted by it. */
+function wireOfOutcome({ outcome_id, description, iteration, result, explanation, completedAt }: OutcomeRecord, archivedAt: number | null) {
+  const endedAt = completedAt ?? archivedAt;
+  return {
+    type: "outcome_evaluation",
+    outcome_id,
+    description,
+    iteration,
+    result: completedAt === null && archivedAt !== null ? "interrupted" : result,
+    explanation,
+    completed_at: endedAt === null ? null : rfc3339(endedAt),
   };
 }
 

@@ -8,6 +8,7 @@ import { Metadata, MetadataPatch } from "./metadata.ts";
 import { CREATED_AT, flag, integer, limit, list, order, page } from "./query.ts";
 
 const INITIAL_EVENTS_MAX = 50;
+const VAULTS_MAX = 50;
 const TITLE_CHARS_MAX = 1024;
 
 const id = z.string().min(1).max(128);
@@ -38,7 +39,7 @@ export const SessionCreate = z.strictObject({
   environment_id: id,
   title,
   metadata: Metadata.nullish(),
-  vault_ids: none("vaults are not available yet"),
+  vault_ids: z.array(z.string().min(1).max(128)).max(VAULTS_MAX).nullish(),
   resources: none("is not supported"),
   budget: absent(),
   initial_events: z.array(SentEvent).max(INITIAL_EVENTS_MAX, `at most ${INITIAL_EVENTS_MAX} events`).nullish(),

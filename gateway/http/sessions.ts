@@ -7,7 +7,7 @@ import type { SessionRecord } from "../../session-store/session.ts";
 import { agentOf, environmentOf, statusOf } from "../../session-store/session.ts";
 import { invalid } from "../answer.ts";
 import { Deleted, Session, sessionPage } from "./answer-schema.ts";
-import type { Call, Door } from "./call.ts";
+import type { Asker, Call, Door } from "./call.ts";
 import { ownSession } from "./call.ts";
 import type { PlaceCursor } from "./cursor.ts";
 import { placeCursor, readCursor, refuseOtherOrder, writeCursor } from "./cursor.ts";
@@ -41,7 +41,7 @@ export function addSessions(add: AddPath, door: Door): void {
       summary: "List sessions, newest first unless asked otherwise",
       query: SessionList,
       answer: sessionPage,
-      handle: (call, query) => list(door, call, query),
+      handle: (call, query) => listSessions(door, call, query),
     }),
   });
   const retrieving = { id: "sessions.retrieve", summary: "Retrieve a session", answer };
@@ -57,10 +57,10 @@ export function addSessions(add: AddPath, door: Door): void {
     id,
   );
   const archiving = { id: "sessions.archive", summary: "Archive a session that is not running: it is terminated", answer };
-  add("/v1/sessions/:id/archive", { post: bare({ ...archiving, handle: (call) => archive(door, call) }) }, id);
+  add("/v1/sessions/:id/archive", { post: bare({ ...archiving, handle: (call) => archiveSession(door, call) }) }, id);
 }
 
-async function list(door: Door, call: Call, query: SessionList): Promise<unknown> {
+export async function listSessions(door: Door, call: Asker, query: SessionList): Promise<unknown> {
   const range = rangeOf(query);
   const cursor = query.page === undefined ? null : readCursor(placeCursor(LIST), query.page);
   if (cursor) refuseOtherOrder(cursor, query.order);
@@ -93,7 +93,7 @@ async function list(door: Door, call: Call, query: SessionList): Promise<unknown
 
 const opposite = (order: "asc" | "desc") => (order === "asc" ? "desc" : "asc");
 
-async function archive(door: Door, call: Call): Promise<unknown> {
+export async function archiveSession(door: Door, call: Asker): Promise<unknown> {
   const id = call.sessionId();
   const { record } = await receiveChecked(door, call, id, (present) => {
     const status = statusOf(present);
@@ -108,6 +108,7 @@ async function archive(door: Door, call: Call): Promise<unknown> {
       ],
     };
   });
+  await door.vaultProxy?.revoke(id, call);
   return wireOfSession(record);
 }
 
@@ -121,6 +122,7 @@ async function remove(door: Door, call: Call): Promise<unknown> {
       throw new Refusal("session_busy", `Session ${id} cannot be deleted while its status is running`);
     throw error;
   }
+  await door.vaultProxy?.revoke(id, call);
   // A crash before this leaves a use without a session: the deletion of the environment prunes it.
   await leaveEnvironment(door, record.workspace, environmentOf(record), id);
   return { id, type: "session_deleted" };

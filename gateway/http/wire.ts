@@ -16,6 +16,7 @@ export const CLIENT_TYPES = [
   "user.tool_confirmation",
   "user.custom_tool_result",
   "user.tool_result",
+  "user.define_outcome",
   "system.message",
 ] as const;
 
@@ -25,6 +26,8 @@ export const SERVER_TYPES = [
   "agent.thinking",
   "agent.tool_use",
   "agent.tool_result",
+  "agent.mcp_tool_use",
+  "agent.mcp_tool_result",
   "agent.custom_tool_use",
   "session.status_running",
   "session.status_rescheduled",
@@ -39,21 +42,18 @@ export const SERVER_TYPES = [
   "session.thread_status_idle",
   "span.model_request_start",
   "span.model_request_end",
+  "span.outcome_evaluation_start",
+  "span.outcome_evaluation_ongoing",
+  "span.outcome_evaluation_end",
 ] as const;
 
 /** Types of the contract that nothing here makes yet: a filter may name them, and finds nothing. */
 const OTHER_TYPES = [
-  "user.define_outcome",
-  "agent.mcp_tool_use",
-  "agent.mcp_tool_result",
   "agent.thread_message_sent",
   "agent.thread_message_received",
   "agent.thread_context_compacted",
   "session.deleted",
   "session.thread_created",
-  "span.outcome_evaluation_start",
-  "span.outcome_evaluation_ongoing",
-  "span.outcome_evaluation_end",
 ] as const;
 
 export const EVENT_TYPES = [...CLIENT_TYPES, ...SERVER_TYPES, ...OTHER_TYPES] as const;

@@ -9,7 +9,7 @@
 import { createHash } from "node:crypto";
 import type Docker from "dockerode";
 import { z } from "zod";
-import { ASK_MS, type Engine, statusOf, within } from "./engine.ts";
+import { ASK_MS, type Engine, readAnswer, statusOf, within } from "./engine.ts";
 import { DOOR_FOLDER, RUNNER_FOLDER } from "./protocol.ts";
 
 const CREATE_MS = 30_000;
@@ -92,7 +92,8 @@ export class ForeignContainer extends Error {
 /** Null: there is none. */
 export async function inspect(engine: Engine, idOrName: string): Promise<ContainerState | null> {
   try {
-    return State.parse(await within(ASK_MS, (abortSignal) => engine.getContainer(idOrName).inspect({ abortSignal })));
+    const said: unknown = await within(ASK_MS, (abortSignal) => engine.getContainer(idOrName).inspect({ abortSignal }));
+    return readAnswer(State, said);
   } catch (error) {
     if (statusOf(error) === 404) return null;
     throw error;
@@ -134,7 +135,8 @@ export async function listContainers(
   hand?: string,
 ): Promise<readonly { readonly id: string; readonly hand: string; readonly isRunning: boolean }[]> {
   const label = [`${LABEL.host}=${host}`, ...(hand === undefined ? [] : [`${LABEL.hand}=${hand}`])];
-  const found = Listed.parse(await within(ASK_MS, (abortSignal) => engine.listContainers({ all: true, filters: { label }, abortSignal })));
+  const said: unknown = await within(ASK_MS, (abortSignal) => engine.listContainers({ all: true, filters: { label }, abortSignal }));
+  const found = readAnswer(Listed, said);
   return found.map(({ Id, State: state, Labels }) => ({ id: Id, hand: Labels?.[LABEL.hand] ?? "", isRunning: state === "running" }));
 }
 

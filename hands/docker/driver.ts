@@ -1,13 +1,13 @@
 // The Docker driver: one container a hand, made by the first call that needs it.
 //
-//   D1  Whose a container is stands on it. A host that starts takes its own up again and removes what no hand owns; so does every sweep.
+//   D1  Whose a container is stands on it. A host that starts takes its own up again and removes what no hand owns, and what is dead; so does every sweep.
 //   D2  A removal that fails is tried again until it is done; a hand's folder stays as long as its container may be there.
 //   D3  At most CONTAINERS_MAX containers are up, and STARTS_AT_ONCE of them on their way; who has been idle for longest makes room.
 
 import { basename } from "node:path";
 import type { Logger } from "pino";
 import type { SandboxDriver } from "../sandbox.ts";
-import { type Limits, listContainers, nameOf, removeContainer } from "./container.ts";
+import { inspect, type Limits, listContainers, nameOf, removeContainer } from "./container.ts";
 import { type Engine, worded } from "./engine.ts";
 import { installRunner, userOfCommands } from "./folders.ts";
 import { DockerSandbox } from "./sandbox.ts";
@@ -37,6 +37,14 @@ export async function dockerDriver(options: DockerOptions): Promise<SandboxDrive
   /** Hands whose container outlived an earlier host. */
   const left = new Set<string>();
 
+  const ofHand = (hand: string) => [...sandboxes].find((sandbox) => sandbox.hand === hand);
+  /** One that did not run when it was listed may be on its way up. */
+  const isAtWork = async (hand: string, id: string): Promise<boolean> => {
+    if (ofHand(hand)?.isBusy === true) return true;
+    const state = (await inspect(engine, id))?.State;
+    return state?.Running === true && !state.Paused;
+  };
+
   return {
     name: "docker",
     takes: ["docker", "virtual"],
@@ -58,12 +66,17 @@ export async function dockerDriver(options: DockerOptions): Promise<SandboxDrive
     async sweep(isOwned, isStart) {
       try {
         const found = await listContainers(engine, host);
-        const isWanted = ({ hand, isRunning }: (typeof found)[number]) => isOwned(hand) && (isRunning || !isStart);
-        const running = found.filter((each) => isWanted(each) && each.isRunning).map(({ hand }) => hand);
-        if (isStart) for (const hand of running) left.add(hand);
-        for (const orphan of found.filter((each) => !isWanted(each))) {
-          await removeContainer(engine, orphan.id);
-          log.info({ hand: orphan.hand, container: orphan.id.slice(0, 12) }, "container.orphan_removed");
+        const running: string[] = [];
+        for (const { id, hand, isRunning } of found) {
+          if (isOwned(hand) && (isRunning || (!isStart && (await isAtWork(hand, id))))) {
+            running.push(hand);
+            const sandbox = isStart ? undefined : ofHand(hand);
+            if (sandbox === undefined) left.add(hand);
+            else if (isRunning) sandbox.found();
+            continue;
+          }
+          await removeContainer(engine, id);
+          log.info({ hand, container: id.slice(0, 12), isOwned: isOwned(hand) }, "container.swept");
         }
         return running;
       } catch (error) {

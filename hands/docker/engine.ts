@@ -56,9 +56,25 @@ export function statusOf(error: unknown): number | null {
   return read.success ? read.data.statusCode : null;
 }
 
+/** What the engine answered. Whatever lies between it and this program may have made something else of that. */
+export function readAnswer<T>(schema: z.ZodType<T>, said: unknown): T {
+  const read = schema.safeParse(said);
+  if (read.success) return read.data;
+  throw new EngineGarbled("the container engine said something that can't be read");
+}
+
+class EngineGarbled extends Error {
+  override readonly name = "EngineGarbled";
+}
+
+/** A 404 may also speak of a container, or of an exec in it. */
+export function isImageMissing(error: unknown): boolean {
+  return statusOf(error) === 404 && /no such image|image not known/i.test(worded(error));
+}
+
 /** An engine's error in a few words, for the model and the log; anything else is a bug and is thrown on. */
 export function worded(error: unknown): string {
-  if (error instanceof EngineSilent) return error.message;
+  if (error instanceof EngineSilent || error instanceof EngineGarbled) return error.message;
   const http = HttpError.safeParse(error);
   if (http.success) return `the container engine says ${http.data.statusCode}: ${(http.data.json?.message ?? "").slice(0, 300)}`;
   const system = SystemError.safeParse(error);

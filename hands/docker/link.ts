@@ -18,9 +18,9 @@ import { FrameReader, frame } from "./frames.ts";
 import { RUNNER_FOLDER, type ToRunner } from "./protocol.ts";
 
 const READY_MS = 30_000;
-const PING_MS = 5_000;
+const PING_MS = 2_000;
 /** After this long without a sign of life somebody looks at the container. */
-const SILENCE_MS = 10_000;
+const SILENCE_MS = 4_000;
 /** After this long it is given up whatever it looks like. */
 const DEAD_MS = 60_000;
 /** From a cancel to the end of what was cancelled. */
@@ -40,7 +40,7 @@ const Message = z.discriminatedUnion("type", [
 export type Answered = Outcome | { readonly type: "cancelled" } | { readonly type: "lost" };
 
 export interface LinkEvents {
-  /** Nothing was heard for a while: what is wrong with the container? Null: it looks alive. */
+  /** Nothing was heard for a while: what is wrong with the container? Null: nothing that can be seen. */
   readonly look: () => Promise<string | null>;
 }
 
@@ -62,6 +62,11 @@ export class Link {
   #watch: NodeJS.Timeout | undefined;
   #diagnostics = "";
   #isReady: (error?: Error) => void = () => {};
+  #isOver: () => void = () => {};
+  /** Resolves when the line is lost. */
+  readonly over = new Promise<void>((resolve) => {
+    this.#isOver = resolve;
+  });
 
   /** Resolves when the runner is up. Rejects with what the engine says, or with `RunnerError`. */
   static async open(container: Docker.Container, user: User, events: LinkEvents): Promise<Link> {
@@ -77,8 +82,13 @@ export class Link {
         abortSignal,
       }),
     );
-    // The signal would cut the stream as well, so it isn't handed on.
-    const stream = await within(READY_MS, () => exec.start({ hijack: true, stdin: true, Tty: false }));
+    // The signal would cut the stream as well, so it isn't handed on; a stream that comes too late has no reader, and is closed.
+    let isLate = false;
+    const started = exec.start({ hijack: true, stdin: true, Tty: false }).then((stream) => (isLate ? close(stream) : stream));
+    const stream = await within(READY_MS, () => started).catch((error: unknown) => {
+      isLate = true;
+      throw error;
+    });
     const link = new Link(stream, events);
     await link.#ready();
     return link;
@@ -141,6 +151,7 @@ export class Link {
     this.#lostBecause = because;
     clearInterval(this.#watch);
     this.#stream.destroy();
+    this.#isOver();
     this.#isReady(new RunnerError(this.#diagnostics.trim() === "" ? because : `${because}: ${this.#diagnostics.trim()}`));
     const all = [...this.#pending.values()];
     this.#pending.clear();
@@ -240,6 +251,11 @@ export class Link {
   #diagnose(chunk: Buffer): void {
     this.#diagnostics = (this.#diagnostics + chunk.toString("utf8")).slice(-DIAGNOSTICS_CHARS_MAX).toWellFormed();
   }
+}
+
+function close(stream: Duplex): Duplex {
+  stream.on("error", () => {});
+  return stream.destroy();
 }
 
 /** The runner could not be started, for this reason. */

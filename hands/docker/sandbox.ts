@@ -3,7 +3,7 @@
 //   K1  One start at a time, however many calls ask for it: one call never starts more than one container.
 //   K2  A container that dies, is removed, or is paused or silent for too long ends its calls with what happened to it; the next call has a new one on
 //       the same files, and its first bash result says that the shell is new.
-//   K3  A lost line takes its container with it: nothing of a call goes on where nobody hears it (B3).
+//   K3  A lost line takes its container with it, at once: nothing of a call goes on where nobody hears it (B3), and nothing dead lies around.
 //   K4  Whoever waits for a start hears of a cancel at once.
 
 import type { Logger } from "pino";
@@ -11,7 +11,7 @@ import type { Outcome } from "../hand.ts";
 import type { Sandbox, SandboxCall } from "../sandbox.ts";
 import { timeoutOf } from "../toolset.ts";
 import { type ContainerSpec, ensureContainer, ForeignContainer, inspect, nameOf, removeOwn } from "./container.ts";
-import { type Engine, statusOf, worded } from "./engine.ts";
+import { type Engine, isImageMissing, worded } from "./engine.ts";
 import { prepareFolders } from "./folders.ts";
 import { Link, RunnerError } from "./link.ts";
 
@@ -66,6 +66,18 @@ export class DockerSandbox implements Sandbox {
     return this.#hasContainer;
   }
 
+  /** It uses its container, or makes one. */
+  get isBusy(): boolean {
+    return this.#running.size > 0 || this.#opening !== undefined;
+  }
+
+  /** A container of the hand is there of which this sandbox knew nothing. */
+  found(): void {
+    if (this.#hasContainer) return;
+    this.#hasContainer = true;
+    this.#idleSince = Date.now();
+  }
+
   async run(call: SandboxCall): Promise<Outcome> {
     const running: Running = { call, wake: () => {} };
     this.#running.set(call.id, running);
@@ -93,16 +105,16 @@ export class DockerSandbox implements Sandbox {
     await this.#opening?.catch(() => {});
     const link = this.#link;
     if (link !== undefined) {
-      link.lose(reason);
       this.#link = undefined;
       this.#mustSayRestarted = true;
+      link.lose(reason);
       await this.#why.get(link);
     }
     await this.#remove();
   }
 
   idleSince(): number | null {
-    return this.#running.size > 0 || this.#opening !== undefined || !this.#hasContainer ? null : this.#idleSince;
+    return this.isBusy || !this.#hasContainer ? null : this.#idleSince;
   }
 
   async #run(running: Running): Promise<Outcome> {
@@ -157,8 +169,9 @@ export class DockerSandbox implements Sandbox {
     try {
       const folders = { ...(await prepareFolders(folder, spec.user)), runner: spec.runner };
       const container = await ensureContainer(engine, { ...spec, folders });
-      const link: Link = await Link.open(container, spec.user, { look: () => this.#look() });
+      const link: Link = await Link.open(container, spec.user, { look: () => this.#lookOver() });
       this.#link = link;
+      void link.over.then(() => (this.#link === link ? this.#whyLost(link) : undefined)); // K3
       log.info({ hand: spec.hand, container: container.id.slice(0, 12), ms: Math.round(performance.now() - started) }, "container.ready");
       return link;
     } catch (error) {
@@ -169,28 +182,32 @@ export class DockerSandbox implements Sandbox {
 
   #startFailure(error: unknown): string {
     if (error instanceof RunnerError || error instanceof ForeignContainer) return error.message;
-    if (statusOf(error) === 404) return `the image ${this.#options.spec.image} is not there; "manyhands image" makes it`;
+    if (isImageMissing(error)) return `the image ${this.#options.spec.image} is not there; "manyhands image" makes it`;
     return worded(error);
   }
 
   /** What is wrong with a container that doesn't answer; null: nothing that can be seen. */
   async #look(): Promise<string | null> {
-    try {
-      const seen = await inspect(this.#options.engine, nameOf(this.hand));
-      if (seen === null) return "its container was removed";
-      if (seen.State.Paused) return "its container was paused";
-      if (seen.State.Running) return null;
-      return seen.State.OOMKilled ? "its container ran out of memory" : `its container was ended (exit code ${seen.State.ExitCode})`;
-    } catch (error) {
-      return worded(error);
-    }
+    const seen = await inspect(this.#options.engine, nameOf(this.hand));
+    if (seen === null) return "its container was removed";
+    if (seen.State.Paused) return "its container was paused";
+    if (seen.State.Running) return null;
+    return seen.State.OOMKilled ? "its container ran out of memory" : `its container was ended (exit code ${seen.State.ExitCode})`;
+  }
+
+  /** An engine that is in trouble itself tells nothing of a container, which may be well: its call goes on. */
+  #lookOver(): Promise<string | null> {
+    return this.#look().catch((error: unknown) => {
+      this.#options.log.warn({ hand: this.hand, reason: worded(error) }, "container.not_seen");
+      return null;
+    });
   }
 
   /** A runner that is gone is heard of before the engine says the same of its container. */
   async #lookTwice(link: Link): Promise<string | null> {
     const deadline = performance.now() + SETTLE_MS;
     for (;;) {
-      const seen = await this.#look();
+      const seen = await this.#look().catch(worded);
       if (seen !== null || !link.isCut || performance.now() > deadline) return seen;
       await new Promise((resolve) => setTimeout(resolve, SETTLE_POLL_MS));
     }

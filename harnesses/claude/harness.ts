@@ -2,6 +2,7 @@
 
 import type { Harness, HarnessSession, RunEnd } from "../harness.ts";
 import { ModelClient } from "./client.ts";
+import { gradingRequest, judgedOf } from "./grade.ts";
 import { noteRefusal } from "./refused.ts";
 import { requestOf } from "./request.ts";
 
@@ -19,7 +20,14 @@ const IDLE_MS = 660_000;
 export function claudeHarness(options: ClaudeOptions = {}): Harness {
   const client = new ModelClient(options.idleMs ?? IDLE_MS);
   const maxTokens = options.maxTokens ?? MAX_TOKENS;
-  return { name: "claude", run: (session) => run(session, client, maxTokens) };
+  return {
+    name: "claude",
+    run: (session) => run(session, client, maxTokens),
+    async evaluate(task) {
+      const model = await task.model();
+      return judgedOf(await client.ask(model, gradingRequest(task, maxTokens), task.signal, () => {}));
+    },
+  };
 }
 
 async function run(session: HarnessSession, client: ModelClient, maxTokens: number): Promise<RunEnd> {

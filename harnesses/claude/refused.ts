@@ -69,13 +69,20 @@ function fatesOf(before: readonly Entry[]): ReadonlyMap<string | number, "refuse
       open = [];
       isSuspect = false;
     } else if (entry.type === "log.applied") place(entry.id, said.get(entry.id) ?? false);
+    else if (entry.type === "log.outcome") place(entry.id, said.get(entry.id) ?? false);
     else if (entry.type === "log.received") {
-      const suspect = "content" in entry.event && hasSuspect(entry.event.content ?? []);
-      if (entry.waits) said.set(entry.event.id, suspect);
+      const suspect = isSuspectEvent(entry.event);
+      if (entry.waits || entry.event.type === "user.define_outcome") said.set(entry.event.id, suspect);
       else place(entry.event.id, suspect);
-    } else if (entry.type === "agent.tool_result" || entry.type === "user.custom_tool_result") place(at, hasSuspect(entry.content));
+    } else if (entry.type === "agent.tool_result" || entry.type === "agent.mcp_tool_result" || entry.type === "user.custom_tool_result")
+      place(at, hasSuspect(entry.content));
   }
   return fates;
+}
+
+function isSuspectEvent(event: Extract<Entry, { type: "log.received" }>["event"]): boolean {
+  if (event.type === "user.define_outcome") return event.rubric.content.length > TEXT_CHARS_MAX;
+  return "content" in event && hasSuspect(event.content ?? []);
 }
 
 function hasSuspect(content: readonly ResultBlock[]): boolean {
@@ -92,7 +99,7 @@ function noted(entry: Entry): Refusal | null {
 }
 
 function cleaned(entry: Entry, isRefused: boolean): Entry {
-  if (entry.type === "agent.tool_result" || entry.type === "user.custom_tool_result")
+  if (entry.type === "agent.tool_result" || entry.type === "agent.mcp_tool_result" || entry.type === "user.custom_tool_result")
     return { ...entry, content: entry.content.map((block) => shownOf(block, isRefused)) };
   if (entry.type !== "log.received") return entry;
   const { event } = entry;
@@ -104,6 +111,10 @@ function cleaned(entry: Entry, isRefused: boolean): Entry {
       return { ...entry, event: { ...event, content: event.content?.map((block) => shownOf(block, isRefused)) } };
     case "system.message":
       return { ...entry, event: { ...event, content: event.content.map((block) => shownOf(block, isRefused)) } };
+    case "user.define_outcome": {
+      const { text } = shownOf<Text>({ type: "text", text: event.rubric.content }, isRefused);
+      return { ...entry, event: { ...event, rubric: { type: "text", content: text } } };
+    }
     default:
       return entry;
   }

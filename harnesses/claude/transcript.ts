@@ -3,7 +3,7 @@
 //   C1  A reply goes back block for block as it came: order, signatures, redacted data, tool input from its original JSON text. A thinking block
 //       without a signature can never validate and is left out; so are empty texts and those of white space, which the API refuses.
 //   C2  The message after a reply starts with exactly one result for each of its calls, in call order; what was said follows.
-//   C3  What was said stands where it was applied. Nothing that waits is shown.
+//   C3  What was said stands where it was applied, an outcome where it was taken up, a verdict where it was given. Nothing that waits is shown.
 
 import type Anthropic from "@anthropic-ai/sdk";
 import type { HarnessSession } from "../harness.ts";
@@ -11,6 +11,7 @@ import { MediaBudget } from "./images.ts";
 
 type Entry = ReturnType<HarnessSession["getEvents"]>[number];
 type Received = Extract<Entry, { type: "log.received" }>["event"];
+type Verdict = Extract<Entry, { type: "span.outcome_evaluation_end" }>;
 type Reply = Extract<Entry, { type: "log.reply" }>;
 type ResultContent = Extract<Entry, { type: "agent.tool_result" }>["content"];
 type MessageContent = Extract<Received, { type: "user.message" }>["content"];
@@ -56,8 +57,17 @@ export function transcriptOf(entries: readonly Entry[]): Anthropic.MessageParam[
       case "log.applied":
         words.push(...wordsOf(said.get(entry.id), media));
         break;
+      case "log.outcome":
+        words.push(...wordsOf(said.get(entry.id), media));
+        break;
+      case "span.outcome_evaluation_end":
+        words.push(verdictOf(entry));
+        break;
       case "agent.tool_result":
         results.set(entry.tool_use_id, entry);
+        break;
+      case "agent.mcp_tool_result":
+        results.set(entry.mcp_tool_use_id, entry);
         break;
       case "user.custom_tool_result":
         results.set(entry.custom_tool_use_id, entry);
@@ -138,10 +148,31 @@ function wordsOf(event: Received | undefined, media: MediaBudget): Block[] {
     const blocks = event.content.flatMap((block) => blockOf(block, media));
     return blocks.length > 0 ? blocks : [{ type: "text", text: NOTHING_SAID }];
   }
+  if (event?.type === "user.define_outcome") return [outcomeOf(event)];
   if (event?.type !== "system.message") return [];
   // A text of the user's turn is what every model takes; the tag tells whose word it is.
   const text = event.content.map((block) => block.text).join("\n");
   return [{ type: "text", text: `<system>\n${text.toWellFormed()}\n</system>` }];
+}
+
+function outcomeOf({ description, rubric }: Extract<Received, { type: "user.define_outcome" }>): Block {
+  const how =
+    "Work toward this outcome. When you stop, a grader who sees this session judges your work by the rubric, and you are told what is missing.";
+  const text = `<outcome>\n${how}\n<description>\n${description}\n</description>\n<rubric>\n${rubric.content}\n</rubric>\n</outcome>`;
+  return { type: "text", text: text.toWellFormed() };
+}
+
+const VERDICTS: Readonly<Record<Verdict["result"], string>> = {
+  satisfied: "The grader judged the outcome as reached.",
+  needs_revision: "The grader judged that the outcome is not reached yet. Revise your work accordingly:",
+  max_iterations_reached:
+    "The grader judged that the outcome is not reached, and there will be no further evaluation. Say in a few words what is done and what is missing:",
+  failed: "The outcome has ended without a verdict on the work:",
+  interrupted: "The outcome has ended:",
+};
+
+function verdictOf({ result, explanation }: Verdict): Block {
+  return { type: "text", text: `<evaluation>\n${VERDICTS[result]}\n${explanation.toWellFormed()}\n</evaluation>` };
 }
 
 type Given = (MessageContent | ResultContent)[number];

@@ -56,7 +56,12 @@ export interface SessionError {
   readonly type: SessionErrorType;
   readonly message: string;
   readonly retry_status: { readonly type: "retrying" | "exhausted" | "terminal" };
+  /** With the two errors of MCP servers. */
+  readonly mcp_server_name?: string;
 }
+
+/** What a grader says of an iteration, or what ended the outcome otherwise (contract §13). All but `needs_revision` end it. */
+export type EvaluationResult = "satisfied" | "needs_revision" | "max_iterations_reached" | "failed" | "interrupted";
 
 interface Named<Type extends string> {
   readonly id: EventId;
@@ -65,6 +70,11 @@ interface Named<Type extends string> {
 interface ToolResultFields {
   readonly content: readonly ResultBlock[];
   readonly is_error: boolean;
+}
+interface EvaluationFields {
+  readonly outcome_id: string;
+  /** 0 is the first evaluation. */
+  readonly iteration: number;
 }
 interface ThreadFields {
   readonly session_thread_id: string;
@@ -80,6 +90,9 @@ export type AgentToolUse = Named<"agent.tool_use"> & {
     readonly evaluated_permission?: { readonly type: "ask"; readonly reason_code: "indeterminate" };
   };
 };
+/** `name` is the server's own. */
+export type AgentMcpToolUse = Omit<AgentToolUse, "type"> & { readonly type: "agent.mcp_tool_use"; readonly mcp_server_name: string };
+type AgentMcpToolResult = Named<"agent.mcp_tool_result"> & ToolResultFields & { readonly mcp_tool_use_id: EventId };
 type AgentCustomToolUse = Named<"agent.custom_tool_use"> & { readonly name: string; readonly input: unknown };
 type AgentToolResult = Named<"agent.tool_result"> & ToolResultFields & { readonly tool_use_id: EventId };
 
@@ -88,6 +101,8 @@ export type BrainEvent =
   | Named<"agent.thinking">
   | AgentToolUse
   | AgentToolResult
+  | AgentMcpToolUse
+  | AgentMcpToolResult
   | AgentCustomToolUse
   | (Named<"user.custom_tool_result"> & ToolResultFields & { readonly custom_tool_use_id: EventId }) // server-made, at an interrupt
   | Named<"session.status_running">
@@ -101,4 +116,14 @@ export type BrainEvent =
   | (Named<"session.thread_status_terminated"> & ThreadFields)
   | (Named<"session.thread_status_idle"> & ThreadFields & { readonly stop_reason: StopReason; readonly stop_details: StopDetails })
   | Named<"span.model_request_start">
-  | (Named<"span.model_request_end"> & { readonly model_request_start_id: EventId; readonly is_error: boolean; readonly model_usage: ModelUsage });
+  | (Named<"span.model_request_end"> & { readonly model_request_start_id: EventId; readonly is_error: boolean; readonly model_usage: ModelUsage })
+  | (Named<"span.outcome_evaluation_start"> & EvaluationFields)
+  | (Named<"span.outcome_evaluation_ongoing"> & EvaluationFields)
+  | (Named<"span.outcome_evaluation_end"> &
+      EvaluationFields & {
+        /** Empty where none had begun. */
+        readonly outcome_evaluation_start_id: string;
+        readonly result: EvaluationResult;
+        readonly explanation: string;
+        readonly usage: ModelUsage;
+      });

@@ -30,6 +30,20 @@ export interface LogApplied {
   readonly id: EventId;
 }
 
+/** The outcome that the event `id` defined is taken up here: from here on the agent knows of it and works toward it. */
+export interface LogOutcome {
+  readonly type: "log.outcome";
+  readonly id: EventId;
+  readonly outcome_id: string;
+}
+
+/** A grader's answer within the evaluation `span` that held no verdict: what it took counts all the same. */
+export interface LogGrading {
+  readonly type: "log.grading";
+  readonly span: EventId;
+  readonly usage: ModelUsage;
+}
+
 /** A block of a model reply, as it must go back to the model. Tool input is the original JSON text. */
 export type ReplyBlock =
   | { readonly type: "text"; readonly text: string; readonly citations?: unknown }
@@ -55,6 +69,38 @@ export interface LogHand {
   readonly hand: string;
   readonly host: string;
   readonly state: "bound" | "lost";
+  /** The MCP server that the hand is; absent: it is the session's sandbox. */
+  readonly server?: ServerRef;
+}
+
+/** A server as an agent names it. Another address under the same name is another server. */
+export interface ServerRef {
+  readonly name: string;
+  readonly url: string;
+}
+
+/** A tool of a server as the model was told of it. */
+export interface FrozenTool {
+  /** Towards the model. */
+  readonly name: string;
+  /** Towards the server. */
+  readonly original: string;
+  readonly description: string;
+  readonly input_schema: Readonly<Record<string, unknown>>;
+  readonly annotations?: Readonly<Record<string, unknown>> | undefined;
+  /** Of the definition as the server gave it. */
+  readonly hash: string;
+}
+
+/** What the model is told of a server's tools from here on: the whole list, so that every later request says the same. */
+export interface LogTools {
+  readonly type: "log.tools";
+  readonly server: ServerRef;
+  /** Of the server's list. */
+  readonly hash: string;
+  readonly tools: readonly FrozenTool[];
+  /** Tools, by the server's names, whose definition is another one than the list before had. */
+  readonly changed: readonly string[];
 }
 
 /** What a harness must remember between turns. */
@@ -91,11 +137,19 @@ export interface ToolConfig {
   readonly enabled: boolean;
   readonly permission_policy: { readonly type: "always_allow" | "always_ask" | "auto" };
 }
+/** Where a web tool may go (contract §9.1); the lists exclude each other. */
+export interface WebSettings {
+  readonly allowed_domains?: readonly string[];
+  readonly blocked_domains?: readonly string[];
+  readonly max_content_tokens?: number | null;
+  readonly user_location?: object | null;
+  readonly url_sources?: null;
+}
 export type AgentTool =
   | {
       readonly type: "agent_toolset_20260401";
       readonly default_config: ToolConfig;
-      readonly configs: readonly (ToolConfig & { readonly name: string })[];
+      readonly configs: readonly (ToolConfig & WebSettings & { readonly name: string })[];
     }
   | {
       readonly type: "mcp_toolset";

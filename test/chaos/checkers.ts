@@ -58,11 +58,15 @@ function identityOf(entry: Stored["entry"]): string | null {
       return `received ${entry.event.id}`;
     case "log.applied":
       return `applied ${entry.id}`;
+    case "log.outcome":
+      return `taken up ${entry.id}`;
     case "log.note":
       return `note ${JSON.stringify(entry.data)}`;
     case "log.created":
     case "log.reply":
     case "log.hand":
+    case "log.tools":
+    case "log.grading":
       return null;
     default:
       return `event ${entry.id}`;

@@ -1,78 +1,45 @@
 // What a command in a container can't do: each try is a row of a table, and each must be refused.
 
+import { spawn } from "node:child_process";
 import { mkdtemp, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
-import { tmpdir } from "node:os";
+import { createServer as createTcpServer } from "node:net";
+import { networkInterfaces, tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
+import { z } from "zod";
 import type { Outcome } from "../../hands/hand.ts";
 import type { Sandbox } from "../../hands/sandbox.ts";
 import type { HandTool } from "../../hands/toolset.ts";
 import { containerOf, ensureImage, IMAGE_MS, makeRig, type Rig } from "../support/docker.ts";
 import { proves } from "../support/proves.ts";
 import { ENGINE_SOCKET, needs } from "../support/real-part.ts";
+import { type Control, filled, startControl, THROUGH, TRIES, type Try } from "./wall.ts";
 
 const TRY_MS = 30_000;
 const CANARY = "canary-4c7d1b90";
 const python = (...lines: string[]) => `python3 - <<'EOF'\n${lines.join("\n")}\nEOF`;
-const libc = (call: string) =>
-  python("import ctypes, os", "c = ctypes.CDLL(None, use_errno=True)", `print(${call}, os.strerror(ctypes.get_errno()))`);
-
-/** What is tried, how, and what it must come to. */
-const TRIES: readonly (readonly [what: string, command: string, refused: RegExp])[] = [
-  ["a host on the network", "exec 3<>/dev/tcp/1.1.1.1/80", /Network is unreachable/],
-  ["the metadata address", "exec 3<>/dev/tcp/169.254.169.254/80", /Network is unreachable/],
-  ["the host by the usual bridge address", "exec 3<>/dev/tcp/172.17.0.1/22", /Network is unreachable/],
-  ["a name of the network", python("import socket", "socket.getaddrinfo('example.com', 80)"), /socket.gaierror/],
-  ["network devices", "ls /sys/class/net", /^lo$/],
-  ["the engine's socket", `ls ${ENGINE_SOCKET} /run/docker.sock`, /^(ls: cannot access '\S+': No such file or directory\n){2}exit code 2$/],
-  ["a file of the host", "cat HOST_FILE", /No such file or directory/],
-  ["a link to a file of the host", "ln -sf HOST_FILE link; cat link", /No such file or directory/],
-  [
-    "another session's files",
-    `grep -rl ${CANARY} / --exclude-dir=proc --exclude-dir=sys --exclude-dir=dev 2>/dev/null | grep -v -e '^HOST_FILE' || echo nothing`,
-    /^nothing$/,
-  ],
-  ["another session's processes", "ps -e -o comm= | sort -u | tr '\\n' ' '", /^(bash|docker-init|node|ps|sleep|sort|tr| )+$/],
-  ["writing to the root", "touch /etc/x /usr/bin/x /root/x /opt/manyhands/x /run/manyhands/x", /(Read-only file system|Permission denied)/],
-  ["changing the runner", "echo x >> /opt/manyhands/docker/runner/main.js", /(Read-only file system|Permission denied)/],
-  ["more memory", "python3 -c 'bytearray(1024 ** 3)'", /memory was used up[\s\S]*exit code 137/],
-  ["more of /tmp", "head -c 200M /dev/zero > /tmp/big; rm -f /tmp/big", /No space left on device/],
-  [
-    "more processes",
-    python("import os, time", "for i in range(300):", "    if os.fork() == 0: time.sleep(60)"),
-    /BlockingIOError|InterruptedError|OSError/,
-  ],
-  ["a mount", libc("c.mount(b'none', b'/workspace', b'tmpfs', 0, None)"), /^-1 Operation not permitted$/],
-  ["a namespace of its own", "unshare --user --map-root-user id", /Operation not permitted/],
-  ["a raw socket", python("import socket", "socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)"), /PermissionError/],
-  ["a packet socket", python("import socket", "socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)"), /PermissionError/],
-  ["ptrace of the container's first process", libc("c.ptrace(16, 1, 0, 0)"), /^-1 Operation not permitted$/],
-  ["ending the container's first processes", "kill -9 1; kill -9 $(pgrep -x sleep)", /Operation not permitted[\s\S]*Operation not permitted/],
-  ["becoming root", "id -u; su root -c id 2>&1; sudo id 2>&1", /^1000\n.*not found\n.*not found\nexit code 127$/],
-  ["giving a file to root", "touch mine; chown 0 mine", /Operation not permitted/],
-  ["a program that runs as root", "find / -xdev -perm /6000 -type f 2>/dev/null | head -3; echo end", /^end$/],
-  ["a device", "mknod /tmp/disk b 8 0; cat /dev/mem /dev/kmsg", /Operation not permitted[\s\S]*(No such file|denied|not permitted)/],
-  ["the kernel's settings", "echo 1 > /proc/sys/kernel/panic; echo b > /proc/sysrq-trigger", /(Read-only file system|Permission denied)/],
-  [
-    "its own limits",
-    "echo -1 > /sys/fs/cgroup/memory/memory.limit_in_bytes; echo max > /sys/fs/cgroup/memory.max",
-    /(Read-only|denied|No such file)/,
-  ],
-  [
-    "capabilities",
-    "grep -E '^(CapEff|CapBnd|NoNewPrivs|Seccomp):' /proc/self/status | tr -s '\\t\\n' ' '",
-    /^CapBnd: 0+ CapEff: 0+ |^CapEff: 0+ CapBnd: 0+ NoNewPrivs: 1 Seccomp: 2 $/,
-  ],
-  ["the host's environment", "env | cut -d= -f1 | sort | tr '\\n' ' '", /^((HOME|LANG|OLDPWD|PATH|PWD|SHLVL|TMPDIR|USER|_) )+$/],
-];
 
 needs("docker")("the wall around a container", () => {
   let rig: Rig;
   let folder: string;
+  let otherFolder: string;
   let outside: string;
   let sandbox: Sandbox;
-  let other: Sandbox;
+  let places: Parameters<typeof filled>[1];
+  const listener = createTcpServer((socket) => socket.destroy());
+  const hostProcess = spawn("sleep", ["3600"], { stdio: "ignore" });
+  const controls = new Map<NonNullable<Try["without"]>, Promise<Control>>();
+  const controlOf = (kind: NonNullable<Try["without"]>): Promise<Control> => {
+    const control =
+      controls.get(kind) ??
+      startControl(
+        kind,
+        [outside, otherFolder, ENGINE_SOCKET].map((path) => `${path}:${path}`),
+      );
+    controls.set(kind, control);
+    return control;
+  };
   const ask = async (of: Sandbox, tool: HandTool, input: unknown): Promise<string> => textOf(await of.run({ id: `${Math.random()}`, tool, input }));
   const bash = (command: string): Promise<string> => ask(sandbox, "bash", { command, timeout_ms: TRY_MS });
 
@@ -83,33 +50,57 @@ needs("docker")("the wall around a container", () => {
     await writeFile(join(outside, "secret"), CANARY, { mode: 0o644 });
     folder = await rig.folder();
     sandbox = rig.driver.open(folder, false, "session_one");
-    other = rig.driver.open(await rig.folder(), false, "session_two");
+    otherFolder = await rig.folder();
+    const other = rig.driver.open(otherFolder, false, "session_two");
     await ask(other, "write", { file_path: "mine", content: CANARY });
     await bash("true");
+    await new Promise<void>((resolve) => listener.listen(0, resolve));
+    const { port } = z.object({ port: z.number() }).parse(listener.address());
+    places = {
+      HOST_FILE: join(outside, "secret"),
+      HOST_ADDRESS: addressOfHost(),
+      HOST_PORT: String(port),
+      HOST_PROCESS: String(hostProcess.pid),
+      ENGINE_SOCKET,
+      CANARY,
+    };
   }, IMAGE_MS);
   afterAll(async () => {
+    hostProcess.kill("SIGKILL");
     await rig.clean();
     await rm(outside, { recursive: true, force: true });
+    await new Promise((resolve) => listener.close(resolve));
+    // One that could not be made has removed itself.
+    for (const made of await Promise.allSettled(controls.values())) if (made.status === "fulfilled") await made.value.remove();
   });
 
   proves(
     "hand:walled",
-    "nothing that is tried against the wall succeeds",
+    "nothing that is tried against the wall succeeds, and without the wall all of it does",
     async () => {
-      const rows: { what: string; isRefused: boolean; says: string }[] = [];
-      for (const [what, command, refused] of TRIES) {
-        const says = await bash(command.replaceAll("HOST_FILE", join(outside, "secret")));
-        rows.push({ what, isRefused: refused.test(says), says });
+      const rows: Row[] = [];
+      for (const each of TRIES) {
+        const command = filled(each.command, places);
+        const says = await bash(command);
+        const without = each.without === undefined ? null : await (await controlOf(each.without)).bash(command);
+        rows.push({ what: each.what, says, isRefused: each.refused.test(says) && !says.includes(THROUGH), without });
       }
-      const line = ({ what, isRefused, says }: (typeof rows)[number]) =>
-        `${isRefused ? "refused" : "NOT REFUSED"} | ${what.padEnd(42)} | ${says.replaceAll("\n", " ⏎ ").slice(0, 110)}`;
-      process.stdout.write(`\n${rows.map(line).join("\n")}\n`);
+      process.stdout.write(`\n${rows.map(lineOf).join("\n")}\n`);
       expect(rows.filter(({ isRefused }) => !isRefused)).toEqual([]);
-      expect(rows).toHaveLength(TRIES.length);
+      expect(rows.filter(({ without }) => without !== null && !without.includes(THROUGH))).toEqual([]);
       expect(rows.some(({ says }) => says.includes(CANARY))).toBe(false);
+      expect(rows).toHaveLength(TRIES.length);
     },
     IMAGE_MS,
   );
+
+  it("is written down row by row", async () => {
+    const document = await readFile(new URL("../../ARCHITECTURE.md", import.meta.url), "utf8");
+    const rows = [...document.matchAll(/^\| (.+?) +\| (?:yes|–) +\|$/gm)].map(([, what]) => what);
+    expect(rows).toEqual(TRIES.map(({ what }) => what));
+    const proved = [...document.matchAll(/^\| .+? +\| (yes|–) +\|$/gm)].map(([, mark]) => mark === "yes");
+    expect(proved).toEqual(TRIES.map(({ without }) => without !== undefined));
+  });
 
   it("reads and writes files inside only, whatever links lead where", async () => {
     await symlink(join(outside, "secret"), join(folder, "workspace", "planted"));
@@ -166,6 +157,30 @@ needs("docker")("the wall around a container", () => {
     });
   });
 });
+
+interface Row {
+  readonly what: string;
+  readonly says: string;
+  readonly isRefused: boolean;
+  /** What it printed in a container without the wall. */
+  readonly without: string | null;
+}
+
+function lineOf({ what, says, isRefused, without }: Row): string {
+  const last =
+    says
+      .trim()
+      .split("\n")
+      .findLast((line) => !/^(exit code \d+)?$/.test(line)) ?? says;
+  const open = without === null ? "–" : without.includes(THROUGH) ? "succeeds" : "FAILS";
+  return `| ${what.padEnd(46)} | ${isRefused ? "refused" : "NOT REFUSED"} | ${open.padEnd(8)} | ${last.slice(0, 90)} |`;
+}
+
+/** An address by which a container could reach this machine if it had a network. */
+function addressOfHost(): string {
+  const all = Object.values(networkInterfaces()).flatMap((each) => each ?? []);
+  return all.find(({ family, internal }) => family === "IPv4" && !internal)?.address ?? "127.0.0.1";
+}
 
 function textOf(outcome: Outcome): string {
   if (outcome.type !== "done") return `${outcome.type}: ${outcome.reason}`;

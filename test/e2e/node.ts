@@ -10,6 +10,7 @@ import type { Hands } from "../../hands/hand.ts";
 import { HandHost } from "../../hands/host.ts";
 import { openDoor } from "../../hands/http.ts";
 import { Ledger } from "../../hands/ledger.ts";
+import { SERVER_SETTINGS, type ServerSettings } from "../../hands/servers/hands.ts";
 import { virtualDriver } from "../../hands/virtual/sandbox.ts";
 import { claudeHarness } from "../../harnesses/claude/harness.ts";
 import { grantMinter } from "../../harnesses/grant.ts";
@@ -20,6 +21,7 @@ import { admit } from "../../session-store/admit.ts";
 import { openEmbeddedStore } from "../../session-store/drivers/embedded/driver.ts";
 import type { Stored } from "../../session-store/entry.ts";
 import type { ClientEvent, ClientInput } from "../../session-store/events/client.ts";
+import { eventOf } from "../../session-store/events/client.ts";
 import type { AgentSnapshot, AgentTool } from "../../session-store/events/log.ts";
 import type { FaultPoint } from "../../session-store/fault-point.ts";
 import type { Position, SessionId } from "../../session-store/ids.ts";
@@ -30,6 +32,7 @@ import { fixedKey } from "../../vault-proxy/model-key.ts";
 import { serve } from "../../vault-proxy/serve.ts";
 import { agent } from "../harnesses/agents.ts";
 import { type ScriptedModel, startModel } from "../support/model/server.ts";
+import { openVaultParts } from "../support/vault-parts.ts";
 
 /** Threads run built files. */
 const THREAD = new URL("../../dist/hands/virtual/thread.js", import.meta.url);
@@ -37,6 +40,8 @@ const DEADLINE_MS = 30_000;
 const POLL_MS = 20;
 
 export interface NodeOptions {
+  /** How MCP servers are reached; those of this machine are, unless this says otherwise. */
+  readonly servers?: Partial<ServerSettings>;
   readonly leaseMs?: number;
   readonly idleMs?: number;
   readonly harness?: Harness;
@@ -125,7 +130,7 @@ export class TestSession {
 
   /** Sends as the gateway does: admitted, then received behind the gate. */
   async send(...inputs: readonly ClientInput[]): Promise<void> {
-    const events = inputs.map((input): ClientEvent => ({ ...input, id: mintEvent() }));
+    const events = inputs.map((input): ClientEvent => eventOf(mintEvent(), input));
     for (;;) {
       const record = await this.node.store.getSession(this.id);
       const { entries, onlyIdle } = admit(record, events);
@@ -143,7 +148,7 @@ export class TestSession {
     let ids: string[] = [];
     await until(async () => {
       const log = await this.log();
-      ids = log.flatMap(({ entry }) => (entry.type === "agent.tool_use" || entry.type === "agent.custom_tool_use" ? [entry.id] : []));
+      ids = log.flatMap(({ entry }) => (entry.type.endsWith("tool_use") && "id" in entry ? [entry.id] : []));
       return ids.length >= n;
     }, `call ${n}`);
     return ids[n - 1] ?? "";
@@ -183,7 +188,7 @@ export class TestSession {
   async results(): Promise<readonly { readonly text: string; readonly isError: boolean }[]> {
     const log = await this.log();
     return log.flatMap(({ entry }) =>
-      entry.type === "agent.tool_result" || entry.type === "user.custom_tool_result"
+      entry.type === "agent.tool_result" || entry.type === "agent.mcp_tool_result" || entry.type === "user.custom_tool_result"
         ? [{ text: entry.content.map((block) => (block.type === "text" ? block.text : block.type)).join(""), isError: entry.is_error }]
         : [],
     );
@@ -252,7 +257,9 @@ export async function startNode(options: NodeOptions = {}): Promise<TestNode> {
   await writeFile(publicFile, JSON.stringify({ ...(await exportJWK(publicKey)), kid: "k1", alg: "EdDSA" }));
 
   const model = await startModel({ key: "model-key" });
+  const parts = await openVaultParts(quiet);
   const vault = await serve({
+    ...parts,
     host: "127.0.0.1",
     port: 0,
     grantKeyFile: publicFile,
@@ -264,7 +271,8 @@ export async function startNode(options: NodeOptions = {}): Promise<TestNode> {
   });
 
   const ledger = Ledger.open(join(dir, "hands"), (error) => log.error({ error }, "ledger.failed"));
-  const host = new HandHost({ ledger, driver: virtualDriver(THREAD), dataDir: join(dir, "hands"), log: quiet });
+  const servers = { ...SERVER_SETTINGS, internalHosts: ["*"], environment: { PATH: process.env.PATH ?? "" }, ...options.servers };
+  const host = new HandHost({ ledger, driver: virtualDriver(THREAD), dataDir: join(dir, "hands"), log: quiet, servers });
   await host.start();
   const door = await openDoor({ host, handKey: "hand-key", address: "127.0.0.1", port: 0, log: quiet });
   const hands = makeHands({
@@ -299,6 +307,7 @@ export async function startNode(options: NodeOptions = {}): Promise<TestNode> {
       await door.cut();
     },
     () => vault.close(),
+    () => parts.close(),
     () => model.close(),
     () => store.close(),
     () => rm(dir, { recursive: true, force: true }),

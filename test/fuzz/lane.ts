@@ -40,13 +40,13 @@ const Page = z.looseObject({ data: z.array(z.looseObject({ id: z.string(), type:
 
 /** What was acknowledged by all lanes, and whether the lists hold just that. F2 */
 export class Acknowledged {
-  readonly #made = { agent: new Set<string>(), environment: new Set<string>(), session: new Set<string>() };
+  readonly #made = { agent: new Set<string>(), environment: new Set<string>(), session: new Set<string>(), vault: new Set<string>() };
   readonly #deleted = new Set<string>();
   readonly #events = new Map<string, Set<string>>();
   readonly #initial = new Map<string, number>();
   compared = 0;
 
-  made(kind: "agent" | "environment" | "session", id: string, initialEvents = 0): void {
+  made(kind: "agent" | "environment" | "session" | "vault", id: string, initialEvents = 0): void {
     this.#made[kind].add(id);
     if (initialEvents > 0) this.#initial.set(id, initialEvents);
   }
@@ -63,7 +63,7 @@ export class Acknowledged {
 
   async misfits(call: Caller): Promise<readonly string[]> {
     const faults: string[] = [];
-    for (const kind of ["agent", "environment", "session"] as const) {
+    for (const kind of ["agent", "environment", "session", "vault"] as const) {
       const listed = new Set(await idsOf(call, `/v1/${kind}s?include_archived=true&limit=${PAGE}`));
       const expected = [...this.#made[kind]].filter((id) => !this.#deleted.has(id));
       for (const id of expected) if (!listed.has(id)) faults.push(`${kind} ${id} was acknowledged and is not there`);
@@ -71,7 +71,7 @@ export class Acknowledged {
     }
     const sessions = [...this.#made.session].filter((id) => !this.#deleted.has(id)).slice(-SESSIONS_CHECKED_MAX);
     for (const id of sessions) {
-      const types = ["user.message", "user.interrupt", "user.tool_confirmation", "user.custom_tool_result", "system.message"];
+      const types = ["user.message", "user.interrupt", "user.tool_confirmation", "user.custom_tool_result", "user.define_outcome", "system.message"];
       const listed = await idsOf(call, `/v1/sessions/${id}/events?${types.map((type) => `types[]=${type}`).join("&")}`);
       const sent = this.#events.get(id) ?? new Set();
       const unknown = listed.filter((each) => !sent.has(each));
@@ -99,7 +99,9 @@ async function idsOf(call: Caller, path: string): Promise<readonly string[]> {
 
 export class Lane {
   readonly #options: LaneOptions;
-  readonly #known: Readonly<Record<Kind, string[]>> = { agent: [], environment: [], session: [], event: [] };
+  readonly #known: Readonly<Record<Kind, string[]>> = { agent: [], environment: [], session: [], event: [], vault: [], credential: [] };
+  /** Which vault a credential is in. */
+  readonly #vaultOf = new Map<string, string>();
   #fresh = 0;
   #refused = 0;
 
@@ -109,7 +111,7 @@ export class Lane {
 
   /** Objects to begin with. */
   async prepare(): Promise<void> {
-    const make = async (kind: "agent" | "environment" | "session", body: unknown) => {
+    const make = async (kind: "agent" | "environment" | "session" | "vault", body: unknown) => {
       const answer = await this.#call("POST", `/v1/${kind}s`, JSON.stringify(body));
       const { id } = Made.parse(JSON.parse(answer.text));
       this.#options.acknowledged.made(kind, id);
@@ -118,6 +120,7 @@ export class Lane {
     };
     const agent = await make("agent", { name: "fuzz", model: "claude-haiku-4-5", tools: [{ type: "agent_toolset_20260401" }] });
     const environment = await make("environment", { name: this.#unique() });
+    await make("vault", { display_name: this.#unique() });
     await make("session", { agent, environment_id: environment });
   }
 
@@ -164,14 +167,19 @@ export class Lane {
     const verb = verbs.join(".");
     if (verb === "create") {
       const { id } = Made.parse(given);
-      const kind = resource === "agents" ? "agent" : resource === "environments" ? "environment" : "session";
+      const kind = resource === "agents" ? "agent" : resource === "environments" ? "environment" : resource === "vaults" ? "vault" : "session";
       const sent = parsed(String(body));
       const initial = isSchema(sent) && Array.isArray(sent.initial_events) ? sent.initial_events.length : 0;
       acknowledged.made(kind, id, initial);
       this.#know(kind, id);
     }
+    if (verb === "credentials.create") {
+      const { id } = Made.parse(given);
+      this.#vaultOf.set(id, path.split("/")[3] ?? "");
+      this.#know("credential", id);
+    }
     if (verb === "delete") acknowledged.deleted(Made.parse(given).id);
-    if (verb === "archive" || verb === "delete") this.#forget(Made.parse(given).id);
+    if (/^(credentials\.)?(archive|delete)$/.test(verb)) this.#forget(Made.parse(given).id);
     if (operation.id === "sessions.events.send") {
       const { data } = Page.pick({ data: true }).parse(given);
       acknowledged.received(
@@ -210,8 +218,12 @@ export class Lane {
   }
 
   #filled(text: string): string {
-    return text.replace(/@(agent|environment|session|event|thread|fresh):(\d)/g, (_all, kind: string, at: string) => {
+    const credential = /@credential:(\d)/.exec(text)?.[1];
+    const inside = credential === undefined ? undefined : this.#known.credential[Number(credential) % Math.max(1, this.#known.credential.length)];
+    return text.replace(/@(agent|environment|session|event|thread|vault|credential|fresh):(\d)/g, (_all, kind: string, at: string) => {
       if (kind === "fresh") return this.#unique();
+      // A credential is found in its own vault.
+      if (kind === "vault" && inside !== undefined) return this.#vaultOf.get(inside) ?? "vlt_x";
       const known = this.#known[kind === "thread" ? "session" : (kind as Kind)];
       const id = known[Number(at) % Math.max(1, known.length)] ?? `${kind}_x`;
       return kind === "thread" ? id.replace("sesn_", "sthr_") : id;
@@ -221,8 +233,8 @@ export class Lane {
 
 function settings(body: unknown): unknown {
   if (!isSchema(body)) return body;
-  const { name, description, title, metadata, agent, config, version, tools, system, model } = body;
-  return { name, description, title, metadata, agent, config, version, tools, system, model };
+  const { name, display_name, auth, description, title, metadata, agent, config, version, tools, system, model } = body;
+  return { name, display_name, auth, description, title, metadata, agent, config, version, tools, system, model };
 }
 
 function parsed(text: string): unknown {

@@ -6,7 +6,7 @@ import { arbitraryOf, isSchema } from "../support/json-schema.ts";
 import type { Operation, Parameter } from "../support/openapi.ts";
 import { change, changedBy, oddText } from "./odd.ts";
 
-export type Kind = "agent" | "environment" | "session" | "event";
+export type Kind = "agent" | "environment" | "session" | "event" | "vault" | "credential";
 
 /** One request. Texts may hold placeholders `@session:3`: the third newest that the sender knows. */
 export interface Asked {
@@ -69,7 +69,7 @@ function ofOne(operation: Operation, operations: readonly Operation[]): fc.Arbit
     })
     .map(({ path, pick, query: search, method, headers: more, body: sent, key }) => {
       const asIs = operation.path.replace(/\{(\w+)\}/g, (_all, name: string) =>
-        name === "thread" ? `@thread:${pick}` : `@${kindOf(operation)}:${pick}`,
+        name === "id" ? `@${kindOf(operation)}:${pick}` : `@${name}:${pick}`,
       );
       const target = path === null ? asIs : asIs.replace(/@\w+:\d/, () => path);
       // Another method may be one that this path has, too.
@@ -191,7 +191,14 @@ function body(operation: Operation): fc.Arbitrary<string | Buffer | null> {
 function placed({ id }: Operation, value: unknown): unknown {
   if (!isSchema(value)) return value;
   if (id === "sessions.create")
-    return { ...value, agent: isSchema(value.agent) ? { ...value.agent, id: "@agent:0", version: 1 } : "@agent:0", environment_id: "@environment:0" };
+    return {
+      ...value,
+      agent: isSchema(value.agent) ? { ...value.agent, id: "@agent:0", version: 1 } : "@agent:0",
+      environment_id: "@environment:0",
+      vault_ids: value.vault_ids && ["@vault:0"],
+    };
+  if (id === "vaults.credentials.create" && isSchema(value.auth) && "mcp_server_url" in value.auth)
+    return { ...value, auth: { ...value.auth, mcp_server_url: "https://a.example/@fresh:0" } };
   if (id === "agents.update") return { ...value, version: null };
   return id.startsWith("environments.") && id.endsWith("create") ? { ...value, name: `${String(value.name).slice(0, 20)} @fresh:0` } : value;
 }

@@ -161,10 +161,9 @@ describe("bodies", () => {
       ["/v1/agents", { ...agent, execution_identity: { type: "aws_role" } }, "execution_identity.type: only service_account is supported"],
       [
         "/v1/agents",
-        { ...agent, tools: [{ type: "agent_toolset_20260401", configs: [{ name: "web_fetch", allowed_domains: ["a.example"] }] }] },
-        "tools.0.configs.0.allowed_domains: is not supported",
+        { ...agent, tools: [{ type: "agent_toolset_20260401", configs: [{ name: "web_fetch", url_sources: { user_input: "all" } }] }] },
+        "tools.0.configs.0.url_sources: is not supported",
       ],
-      ["/v1/sessions", { agent: "a", environment_id: "e", vault_ids: ["vlt_1"] }, "vault_ids: vaults are not available yet"],
       ["/v1/sessions", { agent: "a", environment_id: "e", resources: [{ type: "file", file_id: "f" }] }, "resources: is not supported"],
       ["/v1/sessions", { agent: "a", environment_id: "e", budget: { type: "limit" } }, "budget: is not supported"],
       [`/v1/sessions/${id}`, { budget: { type: "limit" } }, "budget: is not supported"],
@@ -172,8 +171,8 @@ describe("bodies", () => {
       [`/v1/sessions/${id}`, { vault_ids: null }, "vault_ids: can't be changed after the session was created"],
       [
         `/v1/sessions/${id}/events`,
-        { events: [{ type: "user.define_outcome", description: "d" }] },
-        "events.0: `user.define_outcome` is not supported",
+        { events: [{ type: "user.define_outcome", description: "d", rubric: { type: "file", file_id: "f" } }] },
+        "events.0.rubric: `file` rubrics are not supported: there are no files here yet",
       ],
       [
         `/v1/sessions/${id}/events`,

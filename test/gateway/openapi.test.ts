@@ -13,28 +13,33 @@ import { filled, type Operation, operationsOf, type Parameter } from "../support
 const SAMPLES = 2;
 const TIMEOUT_MS = 120_000;
 
+const OUTCOME = { type: "user.define_outcome", description: "d", rubric: { type: "text", content: "r" } };
+
 /** How a refusal sounds that speaks of the form of a request. */
 const OF_FORM =
   /Extra inputs|Field required|Invalid (input|option|string|URL|key)|Too (big|small)|Unrecognized|must be an? (integer|RFC)|must be from/;
 
 const { seed } = seeded("openapi");
+const CREDENTIAL = { auth: { type: "static_bearer" as const, mcp_server_url: "https://a.example/mcp", token: "t" } };
 let api: Api;
 let document: Schema;
 let operations: readonly Operation[];
-let ids: { session: string; agent: string; environment: string };
+let ids: { session: string; agent: string; environment: string; vault: string; credential: string };
 beforeAll(async () => {
-  api = await startApi();
+  api = await startApi({ vaults: true });
   document = (await (await fetch(`${api.url}/openapi.json`)).json()) as Schema;
   operations = operationsOf(document);
   const session = await makeSession(api);
-  ids = { session: session.id, agent: session.agent.id, environment: session.environment_id };
+  const vault = await api.client.beta.vaults.create({ display_name: "v" });
+  const credential = await api.client.beta.vaults.credentials.create(vault.id, CREDENTIAL);
+  ids = { session: session.id, agent: session.agent.id, environment: session.environment_id, vault: vault.id, credential: credential.id };
 });
 afterAll(() => api.close());
 
 /** A path of this operation that is there. */
 function pathOf({ path }: Operation): string {
   const id = path.startsWith("/v1/agents") ? ids.agent : path.startsWith("/v1/environments") ? ids.environment : ids.session;
-  return filled(path, { id, thread: ids.session.replace("sesn_", "sthr_") });
+  return filled(path, { ...ids, id, thread: ids.session.replace("sesn_", "sthr_") });
 }
 
 /** Status and message; a stream is left as soon as it is open. */
@@ -57,7 +62,7 @@ test("every path of the server is in the document, and the reverse", async () =>
   const served = app.router.stack.flatMap(({ route }) =>
     route ? route.stack.filter(({ method }) => method !== undefined).map(({ method }) => `${method} ${route.path.replace(/:(\w+)/g, "{$1}")}`) : [],
   );
-  const documented = operations.map(({ method, path }) => `${method} ${path}`);
+  const documented = operations.filter(({ id }) => !id.startsWith("vaults.")).map(({ method, path }) => `${method} ${path}`);
   expect(new Set(served)).toEqual(new Set(documented));
   expect(documented.length).toBeGreaterThan(25);
   expect(new Set(operations.map(({ id }) => id)).size).toBe(operations.length);
@@ -161,7 +166,14 @@ test("each query is taken or refused as the document says, and no other name is 
 
 test("what is answered is what the document says, field for field", { timeout: TIMEOUT_MS }, async () => {
   const tools = [
-    { type: "agent_toolset_20260401", configs: [{ name: "bash", permission_policy: { type: "always_ask" } }] },
+    {
+      type: "agent_toolset_20260401",
+      configs: [
+        { name: "bash", permission_policy: { type: "always_ask" } },
+        { name: "web_fetch", blocked_domains: ["a.example"], max_content_tokens: 1 },
+        { name: "web_search", user_location: { type: "approximate", city: "Oslo" } },
+      ],
+    },
     { type: "mcp_toolset", mcp_server_name: "s", configs: [{ name: "t", enabled: false }] },
     { type: "custom", name: "look_up", description: "d", input_schema: { type: "object" } },
   ];
@@ -173,17 +185,23 @@ test("what is answered is what the document says, field for field", { timeout: T
   });
   const made = { agent: agent.body.id, environment_id: environment.body.id, title: "t", metadata: { k: "v" } };
   const session = await api.call("POST", "/v1/sessions", made);
-  ids = { session: session.body.id, agent: agent.body.id, environment: environment.body.id };
+  ids = { ...ids, session: session.body.id, agent: agent.body.id, environment: environment.body.id };
   const bodies: Readonly<Record<string, unknown>> = {
     "agents.create": { name: "x", model: "m" },
     "agents.update": { description: "d", metadata: { k: "v" } },
     "environments.create": { name: newName(), config: { type: "self_hosted" } },
     "environments.update": { description: "d" },
-    "sessions.create": { ...made, initial_events: [say("x")] },
+    "sessions.create": { ...made, initial_events: [say("x"), OUTCOME] },
     "sessions.update": { title: "u", agent: { tools: [], mcp_servers: [] } },
-    "sessions.events.send": { events: [{ type: "user.interrupt" }, say("x"), { type: "system.message", content: [{ type: "text", text: "x" }] }] },
+    "vaults.create": { display_name: "v", metadata: { k: "v" } },
+    "vaults.update": { display_name: "w" },
+    "vaults.credentials.create": { auth: { ...CREDENTIAL.auth, mcp_server_url: "https://b.example" } },
+    "vaults.credentials.update": { display_name: "d" },
+    "sessions.events.send": {
+      events: [{ type: "user.interrupt" }, OUTCOME, say("x"), { type: "system.message", content: [{ type: "text", text: "x" }] }],
+    },
   };
-  const last = ["environments.archive", "agents.archive", "sessions.archive"];
+  const last = ["environments.archive", "agents.archive", "sessions.archive", "vaults.credentials.archive", "vaults.archive"];
   const ordered = operations.toSorted((one, other) => last.indexOf(one.id) - last.indexOf(other.id));
   const error = judge(inlined(document, { $ref: "#/components/schemas/Error" }, true));
   const seen: string[] = [];

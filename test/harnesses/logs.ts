@@ -1,10 +1,11 @@
 // Logs for tests of pure functions: entries in their places, without a store.
 
 import type { Entry, Stored } from "../../session-store/entry.ts";
-import type { ModelUsage } from "../../session-store/events/brain.ts";
+import type { EvaluationResult, ModelUsage } from "../../session-store/events/brain.ts";
+import { eventOf } from "../../session-store/events/client.ts";
 import type { ReplyBlock } from "../../session-store/events/log.ts";
 import type { EventId, Fence } from "../../session-store/ids.ts";
-import { mintEvent, position } from "../../session-store/ids.ts";
+import { mintEvent, outcomeOf, position } from "../../session-store/ids.ts";
 import { agent, TOOLSET } from "./agents.ts";
 
 export const USAGE: ModelUsage = { input_tokens: 1, output_tokens: 2, cache_read_input_tokens: 3, cache_creation_input_tokens: 4 };
@@ -42,6 +43,27 @@ export class TestLog {
     const id = mintEvent();
     this.add({ type: "log.received", event: { id, type: "user.message", content: [{ type: "text", text }] }, waits: true });
     return isApplied ? this.add({ type: "log.applied", ref: position(this.stored.length), id }) : this;
+  }
+
+  /** Receives an outcome, and has it taken up at once unless told not to. */
+  outcome(rubric = "good", { max = 3, isTakenUp = true } = {}): EventId {
+    const id = mintEvent();
+    const input = { type: "user.define_outcome", description: "a report", rubric: { type: "text", content: rubric }, max_iterations: max } as const;
+    this.add({ type: "log.received", event: eventOf(id, input), waits: false });
+    if (isTakenUp) this.add({ type: "log.outcome", id, outcome_id: outcomeOf(id) });
+    return id;
+  }
+
+  /** Begins an evaluation of the outcome that an event defined; gives its start. */
+  evaluation(of: EventId, iteration = 0): EventId {
+    const id = mintEvent();
+    this.add({ id, type: "span.outcome_evaluation_start", outcome_id: outcomeOf(of), iteration });
+    return id;
+  }
+
+  verdict(of: EventId, result: EvaluationResult, { start = "", iteration = 0, explanation = "because" } = {}): this {
+    const span = { outcome_evaluation_start_id: start, outcome_id: outcomeOf(of), iteration };
+    return this.add({ id: mintEvent(), type: "span.outcome_evaluation_end", ...span, result, explanation, usage: USAGE });
   }
 
   interrupt(): this {

@@ -4,6 +4,7 @@ import { APIError } from "@anthropic-ai/sdk";
 import { describe, expect, test } from "vitest";
 import { failureOf, retryAfterOf } from "../../harnesses/claude/failure.ts";
 import type { Reply } from "../../harnesses/harness.ts";
+import { KnownServers } from "../../harnesses/known-servers.ts";
 import { judge } from "../../harnesses/permissions.ts";
 import { Previews } from "../../harnesses/previews.ts";
 import { replyEntries } from "../../harnesses/respond.ts";
@@ -162,6 +163,7 @@ describe("a reply", () => {
       harness: "h",
       agent: configured,
       tools: toolsOf(configured),
+      servers: new KnownServers(),
       span: mintEvent(),
       messageId: mintEvent(),
       thinkingId: () => mintEvent(),

@@ -52,6 +52,16 @@ describe("after a refused request", () => {
     expect(blocks[3]).toMatchObject({ text: expect.stringContaining("document was left out") });
   });
 
+  test("a rubric of great length is cut, and the outcome stays", () => {
+    const log = new TestLog();
+    log.outcome(`first ${"x".repeat(250_000)}`);
+    log.span();
+    refuse(log).message("go on");
+    const told = JSON.stringify(blocksOf(log));
+    expect(told.length).toBeLessThan(30_000);
+    expect(told).toMatch(/a report.*first x.*characters was left out/);
+  });
+
   test("what was answered before stays, but for media by address, which may be gone by now", () => {
     const log = new TestLog();
     say(log, inline, byUrl);

@@ -7,11 +7,17 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import Anthropic from "@anthropic-ai/sdk";
 import pino from "pino";
+import { ensureKeys } from "../../gateway/keys.ts";
 import { harden } from "../../gateway/listen.ts";
+import type { McpSettings } from "../../gateway/mcp/door.ts";
 import { makeServer } from "../../gateway/server.ts";
+import { VaultProxy } from "../../gateway/vault-proxy.ts";
 import { openEmbeddedStore } from "../../session-store/drivers/embedded/driver.ts";
 import { noFault } from "../../session-store/fault-point.ts";
 import type { SessionStore } from "../../session-store/store.ts";
+import { fixedKey } from "../../vault-proxy/model-key.ts";
+import { serve } from "../../vault-proxy/serve.ts";
+import { openVaultParts, type VaultParts } from "./vault-parts.ts";
 
 export const API_KEY = "test-key-1";
 
@@ -27,6 +33,8 @@ export interface Api {
   readonly store: SessionStore;
   readonly client: Anthropic;
   readonly logged: readonly string[];
+  /** The vault proxy's own; null unless it was asked for. */
+  readonly vaults: VaultParts | null;
   /** One request; a string or buffer goes out as it is, anything else as JSON. */
   call(method: string, path: string, body?: unknown, headers?: Record<string, string>): Promise<Answer>;
   /** The next POST's answer is kept back: `stored` is called in its place, and the connection is expected to go. */
@@ -39,19 +47,30 @@ export interface Api {
 }
 
 export async function startApi(
-  options: { keepAliveMs?: number; slowReaderMs?: number; leaseMs?: number; wrap?: (store: SessionStore) => SessionStore } = {},
+  options: {
+    vaults?: boolean;
+    mcp?: Partial<McpSettings>;
+    keepAliveMs?: number;
+    slowReaderMs?: number;
+    leaseMs?: number;
+    wrap?: (store: SessionStore) => SessionStore;
+  } = {},
 ): Promise<Api> {
   const dir = await mkdtemp(join(tmpdir(), "manyhands-api-"));
   const opened = await openEmbeddedStore({ dir, leaseMs: options.leaseMs ?? 30_000 });
   const store = options.wrap?.(opened) ?? opened;
   const logged: string[] = [];
   const log = pino({ level: "debug" }, { write: (line: string) => void logged.push(line) });
+  const vaults = options.vaults ? await startVaults(dir, log) : null;
+  let url = "";
   const server = makeServer({
+    vaultProxy: vaults?.client ?? null,
     store,
     apiKeys: [API_KEY, "test-key-2"],
     log,
     fault: noFault,
     ready: () => true,
+    mcp: { publicUrl: null, ownUrl: () => url, isLoopback: true, issuer: null, isOpen: false, stateKey: Buffer.alloc(32, 1), ...options.mcp },
     ...(options.keepAliveMs !== undefined && { keepAliveMs: options.keepAliveMs }),
     ...(options.slowReaderMs !== undefined && { slowReaderMs: options.slowReaderMs }),
   });
@@ -74,10 +93,11 @@ export async function startApi(
   });
   harden(http);
   await new Promise<void>((resolve) => http.listen(0, "127.0.0.1", resolve));
-  const url = `http://127.0.0.1:${(http.address() as AddressInfo).port}`;
+  url = `http://127.0.0.1:${(http.address() as AddressInfo).port}`;
   return {
     url,
     store: opened,
+    vaults: vaults?.parts ?? null,
     logged,
     client: new Anthropic({ apiKey: API_KEY, baseURL: url, maxRetries: 0 }),
     call: (method, path, body, headers) => call(url, method, path, body, headers),
@@ -90,8 +110,37 @@ export async function startApi(
       server.close();
       http.closeAllConnections();
       await new Promise((resolve) => http.close(resolve));
+      await vaults?.close();
       await opened.close();
       await rm(dir, { recursive: true });
+    },
+  };
+}
+
+/** A vault proxy in this process, reached as the gateway reaches one. */
+async function startVaults(dir: string, log: pino.Logger): Promise<{ client: VaultProxy; parts: VaultParts; close(): Promise<void> }> {
+  const keysDir = join(dir, "keys");
+  await ensureKeys(keysDir);
+  const parts = await openVaultParts(log);
+  const serving = await serve({
+    ...parts,
+    host: "127.0.0.1",
+    port: 0,
+    grantKeyFile: join(keysDir, "grant.public.jwk"),
+    modelUrl: new URL("http://127.0.0.1:9"),
+    headersTimeoutMs: 1_000,
+    idleTimeoutMs: 1_000,
+    modelKeys: fixedKey(null),
+    log,
+  });
+  const client = await VaultProxy.open({ url: serving.url, keysDir, log });
+  return {
+    client,
+    parts,
+    async close() {
+      await client.close();
+      await serving.close();
+      await parts.close();
     },
   };
 }

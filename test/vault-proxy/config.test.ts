@@ -4,6 +4,7 @@ import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
+import { KNOWN_SETTINGS } from "../../session-store/settings.ts";
 import { readConfig, takeModelKey } from "../../vault-proxy/config.ts";
 import { keyFile } from "../../vault-proxy/model-key.ts";
 
@@ -25,7 +26,51 @@ describe("settings", () => {
     expect(readConfig({ MANYHANDS_PORT: "4100", PATH: "/bin" }).port).toBe(0);
   });
 
+  test("the vault's key is the vault's own file, or comes from one other place, and is taken out of the environment", () => {
+    const vaultKeyOf = (env: NodeJS.ProcessEnv) => readConfig(env).vaultKey;
+    expect(vaultKeyOf({ MANYHANDS_DATA_DIR: "/d" })).toEqual({ type: "file", path: "/d/vault/master.key", isOwn: true });
+    expect(vaultKeyOf({ MANYHANDS_VAULT_KEY_FILE: "/k" })).toEqual({ type: "file", path: "/k", isOwn: false });
+    const env: NodeJS.ProcessEnv = { MANYHANDS_VAULT_KEY: "k" };
+    expect([vaultKeyOf(env), env]).toEqual([{ type: "text", text: "k", name: "MANYHANDS_VAULT_KEY" }, {}]);
+    expect(() => vaultKeyOf({ MANYHANDS_VAULT_KEY: "canary", MANYHANDS_VAULT_KEY_FILE: "/k" })).toThrow(/^MANYHANDS_VAULT_KEY_FILE: .* one place/);
+  });
+
+  test("a Vault server needs one way to log in", () => {
+    const server = (env: NodeJS.ProcessEnv) => readConfig({ VAULT_ADDR: "https://v.example:8200/", ...env }).server;
+    expect(server({ MANYHANDS_VAULT_TOKEN_FILE: "/t" })).toEqual({
+      url: "https://v.example:8200",
+      namespace: null,
+      mount: "secret",
+      prefix: "manyhands",
+      login: { type: "token", file: "/t" },
+    });
+    expect(server({ MANYHANDS_VAULT_ROLE_ID_FILE: "/r", MANYHANDS_VAULT_SECRET_ID_FILE: "/s" })?.login).toMatchObject({
+      type: "approle",
+      mount: "approle",
+    });
+    for (const env of [
+      {},
+      { MANYHANDS_VAULT_ROLE_ID_FILE: "/r" },
+      { MANYHANDS_VAULT_TOKEN_FILE: "/t", MANYHANDS_VAULT_ROLE_ID_FILE: "/r", MANYHANDS_VAULT_SECRET_ID_FILE: "/s" },
+    ])
+      expect(() => server(env)).toThrow("VAULT_ADDR: needs");
+  });
+
+  test("every setting of this project is known to it", () => {
+    const refused = KNOWN_SETTINGS.filter((name) => {
+      try {
+        readConfig({ [name]: "1" });
+        return false;
+      } catch (error) {
+        return String(error).includes("unknown setting");
+      }
+    });
+    expect(refused).toEqual([]);
+  });
+
   test.each([
+    [{ VAULT_ADDR: "https://user:secret-value@v.example" }, "VAULT_ADDR"],
+    [{ MANYHANDS_VAULT_MOUNT: "../secret-value" }, "MANYHANDS_VAULT_MOUNT"],
     [{ MANYHANDS_VAULT_PORT: "secret-value" }, "MANYHANDS_VAULT_PORT"],
     [{ ANTHROPIC_BASE_URL: "ftp://secret-value" }, "ANTHROPIC_BASE_URL"],
     [{ ANTHROPIC_BASE_URL: "https://user:secret-value@example.org" }, "ANTHROPIC_BASE_URL"],

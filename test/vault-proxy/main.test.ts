@@ -40,7 +40,7 @@ interface Program {
 
 function start(env: Record<string, string>): Program {
   const made = spawn(process.execPath, [PROGRAM], {
-    env: { PATH: process.env.PATH, MANYHANDS_KEYS_DIR: signer.folder, ANTHROPIC_BASE_URL: model.url, ...env },
+    env: { PATH: process.env.PATH, MANYHANDS_KEYS_DIR: signer.folder, MANYHANDS_DATA_DIR: signer.folder, ANTHROPIC_BASE_URL: model.url, ...env },
     stdio: ["pipe", "pipe", "pipe"],
   });
   child = made;
@@ -76,7 +76,7 @@ test("it serves with a key from its environment, never tells it, and ends in ord
   const { url, role } = await program.logged("process.listening");
   expect(role).toBe("vault-proxy");
   const health = await request(`${url}/healthz`);
-  expect(await health.body.json()).toEqual({ ok: true, model_key: true, grant_key: true });
+  expect(await health.body.json()).toEqual({ ok: true, model_key: true, grant_key: true, vaults: "file" });
   const [status, text] = await speak(url);
   expect([status, text.includes("hello")]).toEqual([200, true]);
   program.child.kill("SIGTERM");

@@ -8,6 +8,7 @@ import { type CryptoKey, exportJWK, generateKeyPair, SignJWT } from "jose";
 import { pino } from "pino";
 import { fixedKey, type ModelKeys } from "../../vault-proxy/model-key.ts";
 import { serve } from "../../vault-proxy/serve.ts";
+import { openVaultParts, type VaultParts } from "../support/vault-parts.ts";
 
 export const KEY = "sk-ant-api03-canary/0123456789+abcdefghijklmnop_QRSTUVWXYZ-AA";
 
@@ -42,17 +43,21 @@ export interface TestProxy {
   readonly url: string;
   /** Every line that was logged. */
   readonly log: string[];
+  readonly parts: VaultParts;
   close(): Promise<void>;
 }
 
 export async function startProxy(
   signer: Signer,
   modelUrl: string,
-  more: { keys?: ModelKeys; headersTimeoutMs?: number; bodyBytesMax?: number } = {},
+  more: { keys?: ModelKeys; headersTimeoutMs?: number; bodyBytesMax?: number; internalHosts?: readonly string[] } = {},
 ): Promise<TestProxy> {
   const log: string[] = [];
-  const { keys = fixedKey(KEY), headersTimeoutMs = 5_000, bodyBytesMax } = more;
+  const { keys = fixedKey(KEY), headersTimeoutMs = 5_000, bodyBytesMax, internalHosts } = more;
+  const logger = pino({ level: "trace" }, { write: (line: string) => log.push(line) });
+  const parts = await openVaultParts(logger, internalHosts);
   const serving = await serve({
+    ...parts,
     host: "127.0.0.1",
     port: 0,
     grantKeyFile: signer.file,
@@ -61,9 +66,13 @@ export async function startProxy(
     idleTimeoutMs: 5_000,
     ...(bodyBytesMax === undefined ? {} : { bodyBytesMax }),
     modelKeys: keys,
-    log: pino({ level: "trace" }, { write: (line: string) => log.push(line) }),
+    log: logger,
   });
-  return { url: serving.url, log, close: () => serving.close() };
+  const close = async () => {
+    await serving.close();
+    await parts.close();
+  };
+  return { url: serving.url, log, parts, close };
 }
 
 /** An upstream of the test's own making. */

@@ -1,13 +1,13 @@
 // Bells within one process: who listens to which session, and who listens for due ones.
 
-import type { SessionId } from "../../ids.ts";
+import type { SessionId, Topic } from "../../ids.ts";
 import type { Bell } from "../../store.ts";
 
 export class Bells {
   readonly #listeners = new Map<string, Set<{ hear: (bell: Bell) => void }>>();
   readonly #due = new Set<{ hear: () => void }>();
 
-  listen(id: SessionId, hear: (bell: Bell) => void): () => void {
+  listen(id: SessionId | Topic, hear: (bell: Bell) => void): () => void {
     // Each listener is an object of its own: the same function may listen twice.
     const listener = { hear };
     const listeners = this.#listeners.get(id) ?? new Set();

@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 import type { Document, DocumentQuery, DocumentWrite, PutOptions } from "../../documents.ts";
 import type { Lease } from "../../due.ts";
 import type { BrainEntry, OutsideEntry, Stored } from "../../entry.ts";
-import type { Fence, Position, SessionId } from "../../ids.ts";
+import type { Fence, Position, SessionId, Topic } from "../../ids.ts";
 import { position } from "../../ids.ts";
 import { Refusal } from "../../refusal.ts";
 import type { SessionRecord } from "../../session.ts";
@@ -158,12 +158,16 @@ class EmbeddedStore implements SessionStore {
     await this.#channel.ask("discard", { workspace, kind, id, unlessAny: options.unlessAny ?? null });
   }
 
-  async listen(id: SessionId, hear: (bell: Bell) => void): Promise<() => void> {
+  async listen(id: SessionId | Topic, hear: (bell: Bell) => void): Promise<() => void> {
     return this.#bells.listen(id, hear);
   }
 
   async onDue(hear: () => void): Promise<() => void> {
     return this.#bells.onDue(hear);
+  }
+
+  ring(topic: Topic): void {
+    this.#bells.ring(topic, { type: "look" });
   }
 
   preview(id: SessionId, preview: Preview): void {

@@ -15,7 +15,7 @@ import { Connection, saying } from "./connection.ts";
 import { RedisDocuments } from "./documents.ts";
 import { RedisDueSet } from "./due-set.ts";
 import { claimInstallation, refuseUnfit, warnOfLoss } from "./fitness.ts";
-import { keysOf, PING } from "./keys.ts";
+import { channelOf, PING } from "./keys.ts";
 import { listSessions } from "./listing.ts";
 import { readScripts } from "./scripts.ts";
 import { Sessions } from "./sessions.ts";
@@ -25,7 +25,9 @@ const OPEN_MAX_MS = 10_000;
 const PING_MAX_MS = 2_000;
 const PING_KEPT_MS = 60_000;
 /** Previews that are sent and not answered; more are dropped. */
-const PREVIEWS_MAX = 256;
+const HINTS_MAX = 256;
+/** Says nothing else than: look. */
+const LOOK = "look";
 
 export interface RedisStoreOptions {
   /** redis:// or rediss://; never logged, since it may hold a password. */
@@ -60,7 +62,17 @@ function storeOf(commands: Commands, connection: Connection, bells: Bells, lease
   const sessions = new Sessions(commands);
   const due = new RedisDueSet(commands, bells, leaseMs);
   const documents = new RedisDocuments(commands);
-  let previews = 0;
+  let underWay = 0;
+  const publish = (channel: string, text: string): void => {
+    const { client } = connection;
+    if (!client || underWay >= HINTS_MAX) return;
+    underWay += 1;
+    const answered = () => {
+      underWay -= 1;
+    };
+    // A bell that is lost is not missed: what it hints at is in the store.
+    client.sendCommand(["PUBLISH", channel, text]).then(answered, answered);
+  };
 
   return {
     create: (session) => sessions.create(session),
@@ -85,17 +97,9 @@ function storeOf(commands: Commands, connection: Connection, bells: Bells, lease
     list: (workspace, kind, query) => documents.list(workspace, kind, query),
     discard: (workspace, kind, id, options) => documents.discard(workspace, kind, id, options),
 
-    listen: (id, hear) => bells.listen(keysOf(id).bell, (text) => hear(bellOf(text))),
-    preview: (id, preview) => {
-      const { client } = connection;
-      if (!client || previews >= PREVIEWS_MAX) return;
-      previews += 1;
-      const answered = () => {
-        previews -= 1;
-      };
-      // A preview that is lost is not missed: the message itself comes by the log.
-      client.sendCommand(["PUBLISH", keysOf(id).bell, JSON.stringify(preview)]).then(answered, answered);
-    },
+    listen: (id, hear) => bells.listen(channelOf(id), (text) => hear(bellOf(text))),
+    ring: (topic) => publish(channelOf(topic), LOOK),
+    preview: (id, preview) => publish(channelOf(id), JSON.stringify(preview)),
 
     async ping() {
       await commands.write(["SET", PING, "1", "PX", String(PING_KEPT_MS)], { isRead: true, maxMs: PING_MAX_MS });
@@ -104,7 +108,7 @@ function storeOf(commands: Commands, connection: Connection, bells: Bells, lease
   };
 }
 
-/** A head is a number, a preview is JSON, anything else says: look. Only the steps and `preview` ring these channels. */
+/** A head is a number, a preview is JSON, anything else says: look. Only the steps, `preview` and `ring` ring these channels. */
 function bellOf(text: string | null): Bell {
   if (text?.startsWith("{")) return { type: "preview", preview: JSON.parse(text) as Preview };
   const head = Number(text ?? Number.NaN);

@@ -4,7 +4,7 @@
 //       one step touches one slot.
 //   Y2  The partition follows from the suffix of the id alone, so that a session's threads lie where it does.
 
-import type { SessionId } from "../../ids.ts";
+import type { SessionId, Topic } from "../../ids.ts";
 
 /** Kept in the store: an installation never changes it. */
 export const PARTITIONS = 16;
@@ -24,8 +24,11 @@ export interface SessionKeys {
 
 export function keysOf(id: SessionId): SessionKeys {
   const tag = tagOf(partitionOf(id));
-  return { log: `${tag}:log:${id}`, meta: `${tag}:meta:${id}`, ids: `${tag}:ids:${id}`, due: `${tag}:due`, bell: `mh:bell:${id}` };
+  return { log: `${tag}:log:${id}`, meta: `${tag}:meta:${id}`, ids: `${tag}:ids:${id}`, due: `${tag}:due`, bell: channelOf(id) };
 }
+
+/** The channel of a session's or a topic's bell. */
+export const channelOf = (id: SessionId | Topic): string => `mh:bell:${id}`;
 
 /** Y2 */
 export function partitionOf(id: string): number {

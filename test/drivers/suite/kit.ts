@@ -5,7 +5,7 @@ import type { Lease } from "../../../session-store/due.ts";
 import type { BrainEntry, OutsideEntry, Stored } from "../../../session-store/entry.ts";
 import { NO_USAGE } from "../../../session-store/events/brain.ts";
 import type { ClientInput } from "../../../session-store/events/client.ts";
-import { waits } from "../../../session-store/events/client.ts";
+import { eventOf, waits } from "../../../session-store/events/client.ts";
 import type { AgentSnapshot, LogCreated } from "../../../session-store/events/log.ts";
 import type { EventId, Position, SessionId } from "../../../session-store/ids.ts";
 import { mint, mintEvent, mintSession, position } from "../../../session-store/ids.ts";
@@ -61,9 +61,11 @@ export const created = (fields: Partial<LogCreated> = {}): LogCreated => ({
 });
 
 function received(input: ClientInput, id: EventId = mintEvent()): Extract<OutsideEntry, { type: "log.received" }> {
-  return { type: "log.received", event: { ...input, id }, waits: waits(input) };
+  return { type: "log.received", event: eventOf(id, input), waits: waits(input) };
 }
 export const message = (text = "hello", id?: EventId) => received({ type: "user.message", content: [{ type: "text", text }] }, id);
+export const outcome = (id?: EventId) =>
+  received({ type: "user.define_outcome", description: "a report", rubric: { type: "text", content: "good" } }, id);
 export const interrupt = () => received({ type: "user.interrupt" });
 export const answer = (call: EventId) => received({ type: "user.custom_tool_result", custom_tool_use_id: call, content: [] });
 export const confirmation = (call: EventId, result: "allow" | "deny" = "allow") =>
@@ -104,7 +106,9 @@ export const reply = (): BrainEntry => ({
 /** The entry by which a brain takes up what was received. */
 export function applies(stored: Stored): BrainEntry {
   if (stored.entry.type !== "log.received") throw new Error(`not received: ${stored.entry.type}`);
-  return { type: "log.applied", ref: stored.position, id: stored.entry.event.id };
+  const { event } = stored.entry;
+  if (event.type === "user.define_outcome") return { type: "log.outcome", id: event.id, outcome_id: event.outcome_id };
+  return { type: "log.applied", ref: stored.position, id: event.id };
 }
 
 /** Makes a session; due at once when it is told something. */

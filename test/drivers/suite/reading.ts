@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import type { Stored } from "../../../session-store/entry.ts";
 import { follow } from "../../../session-store/follow.ts";
 import type { Fence, SessionId } from "../../../session-store/ids.ts";
-import { mintEvent, position } from "../../../session-store/ids.ts";
+import { mintEvent, position, topic } from "../../../session-store/ids.ts";
 import type { Bell, Preview, SessionStore } from "../../../session-store/store.ts";
 import { codeOf, message, type Open, openHeld, openIdle, openSession, positionsOf, retitled, says, spanStart, until } from "./kit.ts";
 
@@ -120,6 +120,20 @@ export function describeReading(open: Open): void {
     await store.emitEvents(lease, 2, [says("unheard")]);
     await store.ping();
     expect(bells).toHaveLength(4);
+  });
+
+  test("a topic is rung for whoever listens to it, on any node, and for nobody else", async () => {
+    const { store, peer = store } = await open();
+    const heard: string[] = [];
+    const hush = await peer.listen(topic("ask_1"), ({ type }) => heard.push(`1 ${type}`));
+    await peer.listen(topic("ask_2"), ({ type }) => heard.push(`2 ${type}`));
+    store.ring(topic("ask_1"));
+    await until(() => heard.length >= 1);
+    hush();
+    store.ring(topic("ask_1"));
+    store.ring(topic("ask_2"));
+    await until(() => heard.length >= 2);
+    expect(heard).toEqual(["1 look", "2 look"]);
   });
 
   test("two listeners of one session both hear, and one's end is not the other's", async () => {

@@ -2,7 +2,7 @@
 
 import { expect, test } from "vitest";
 import { mintEvent, position } from "../../../session-store/ids.ts";
-import { pendingOf } from "../../../session-store/session.ts";
+import { outcomesOf, pendingOf } from "../../../session-store/session.ts";
 import {
   answer,
   applies,
@@ -17,6 +17,7 @@ import {
   openHeld,
   openIdle,
   openSession,
+  outcome,
   positionsOf,
   rescheduled,
   result,
@@ -83,6 +84,24 @@ export function describeReceiving(open: Open): void {
       await store.release(next, 1, [], 60_000);
     }
     expect(await takeOrNull(store)).toBeNull();
+  });
+
+  test("of two outcomes that were checked against one gate one is stored; it is looked at until it is taken up", async () => {
+    const { store, peer = store } = await open();
+    const { id, lease, said } = await openHeld(store);
+    const { gate } = await store.getSession(id);
+    const answers = await Promise.all([store, peer].map((one) => one.receive(id, [outcome()], { gate })));
+    expect(answers.filter((answer) => answer === "moved")).toHaveLength(1);
+    const [defined] = storedOf(answers.find((answer) => answer !== "moved") ?? "moved");
+    if (!defined) throw new Error("no outcome is stored");
+    const seen = position(3);
+    expect(await store.getSession(id)).toMatchObject({ gate: seen, head: seen });
+    await store.finish(lease, 1, seen, [applies(said), idle()]);
+    const next = await take(store);
+    expect(next.id).toBe(id);
+    await store.finish(next, 1, next.head, [running(), applies(defined), idle()]);
+    expect((await store.getSession(id)).dueAt).toBeNull();
+    expect(outcomesOf((await store.getSession(id)).projection)).toMatchObject([{ position: seen, result: "running", completedAt: null }]);
   });
 
   test("a batch is received as a whole, in order, or not at all", async () => {

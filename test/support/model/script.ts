@@ -16,6 +16,8 @@
 //   sse_error: TYPE after=N times=N    an error event in the stream, after so many characters
 //   malformed: after=N   drop: after=N   stall: MS after=N     broken JSON, a cut connection, silence
 //
+//   forced DIRECTIVE                   for requests that force a tool call (forced.ts)
+//
 // Other lines are passed over: they may be remarks, or make a text unique.
 
 import { blocksOf, type ModelMessage } from "./request.ts";
@@ -84,7 +86,7 @@ const ALONE = /^\s*(echo|malformed|drop|stall|redacted_think|---)\s*$/i;
 type Open = { -readonly [Key in keyof Step]: Step[Key] } & { actions: Action[]; faults: Fault[]; calls: number };
 
 /** The steps of a text; null if it holds no directive. */
-function parseScript(text: string): Step[] | null {
+export function parseScript(text: string): Step[] | null {
   const steps: Open[] = [];
   const open = (): Open => {
     const step: Open = { actions: [], faults: [], calls: 0 };

@@ -129,6 +129,19 @@ describe("scripts", () => {
     expect(forced.content).toMatchObject([{ type: "tool_use", name: "t", input: { n: 3, kind: "x" } }]);
   });
 
+  test("a forced tool is answered from its own script, step by step, whatever the conversation is about", async () => {
+    const script = 'say: not this\nforced error: 529 times=1\nforced call t: {"n":1}\nforced call t: {"n":2}\nforced ---\nforced call t: {"n":3}';
+    const forced = () => client.messages.create(ask(script, { tools: [tool("t")], tool_choice: { type: "tool", name: "t" } }));
+    await expect(forced()).rejects.toThrow("529");
+    const inputs = (content: Anthropic.ContentBlock[]) => content.map((block) => block.type === "tool_use" && block.input);
+    expect([inputs((await forced()).content), inputs((await forced()).content), inputs((await forced()).content)]).toEqual([
+      [{ n: 1 }, { n: 2 }],
+      [{ n: 3 }],
+      [{ n: 3 }],
+    ]);
+    expect((await client.messages.create(ask(script))).content).toMatchObject([{ type: "text", text: "not this" }]);
+  });
+
   test("dump tells what the model was given", async () => {
     const answer = await client.messages.create(
       ask("dump: tools\ndump: system\ndump: model", { tools: [tool("b"), tool("a")], system: "Be brief." }),

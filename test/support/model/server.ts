@@ -7,6 +7,7 @@
 import { createHash } from "node:crypto";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
+import { ForcedScripts } from "./forced.ts";
 import { countTokens, makeId, playStep } from "./reply.ts";
 import { type ModelRequest, readRequest } from "./request.ts";
 import { refuseRequest } from "./rules.ts";
@@ -104,6 +105,7 @@ export async function startModel(options: ModelOptions = {}): Promise<ScriptedMo
 class Model {
   readonly #options: ModelOptions;
   readonly #recorded: Recorded[] = [];
+  readonly #forced = new ForcedScripts();
   readonly #struck = new Map<string, number>();
   #total = 0;
   #active = 0;
@@ -126,6 +128,7 @@ class Model {
   clear(): void {
     this.#recorded.length = 0;
     this.#struck.clear();
+    this.#forced.clear();
   }
 
   async handle(req: IncomingMessage, res: ServerResponse): Promise<void> {
@@ -174,7 +177,8 @@ class Model {
 
   async #reply(res: ServerResponse, entry: Recorded, request: ModelRequest, signal: AbortSignal): Promise<void> {
     const own = this.#options.play?.(request) ?? null;
-    const found = own === null ? place(request.messages) : { step: own, key: makeId("play"), played: 0 };
+    const forced = own === null ? this.#forced.place(request) : null;
+    const found = forced ?? (own === null ? place(request.messages) : { step: own, key: makeId("play"), played: 0 });
     entry.step = found.played;
     const step: Step = found.step ?? { actions: [] };
     const reply = playStep(found.step, request);
@@ -187,7 +191,9 @@ class Model {
     }
     if (request.stream === true) {
       res.writeHead(200, { "content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache", "request-id": makeId("req") });
-      return streamReply(res, reply, { step, fault, signal });
+      await streamReply(res, reply, { step, fault, signal });
+      if (forced && fault === null) this.#forced.answered(forced);
+      return;
     }
     if (fault?.type === "drop") {
       res.destroy();
@@ -202,6 +208,7 @@ class Model {
       return fail(res, 529, fault.message ?? "The script answers with an error.", {}, fault.value || "overloaded_error");
     if (fault?.type === "stall") await sleep(Number(fault.value) || STALL_MS, undefined, { signal });
     send(res, 200, envelope(reply, reply.content));
+    if (forced && fault === null) this.#forced.answered(forced);
   }
 
   /** The first fault of the step that has not struck often enough. */

@@ -1,0 +1,317 @@
+// The three kinds of credentials: what is given, what is kept, what is shown (contract §15).
+//
+//   A1  What is shown is built field by field from what may be shown: a secret that is added later is not shown by forgetting it here.
+//   A2  An archived credential keeps what names it and loses every secret.
+//   A3  The type and what names a credential (`mcp_server_url`, `secret_name`, `token_endpoint`, `client_id`) never change.
+
+import { z } from "zod";
+import { instant, time } from "./fields.ts";
+import { invalid } from "./refusal.ts";
+
+const SECRET_CHARS_MAX = 16_384;
+const URL_CHARS_MAX = 2_048;
+const HOSTS_MAX = 16;
+
+/** Goes into a header: visible ASCII without spaces. */
+const headerSecret = z
+  .string()
+  .max(SECRET_CHARS_MAX)
+  .regex(/^[!-~]+$/);
+const secret = z.string().min(1).max(SECRET_CHARS_MAX);
+const url = z.url({ protocol: /^https?$/ }).max(URL_CHARS_MAX);
+const scope = z.string().max(4_096);
+const name = z.string().min(1).max(URL_CHARS_MAX);
+
+const host = z.string().min(1).max(253);
+const networking = z.discriminatedUnion("type", [
+  z.strictObject({ type: z.literal("unrestricted") }),
+  z.strictObject({ type: z.literal("limited"), allowed_hosts: z.array(host).max(HOSTS_MAX) }),
+]);
+const location = z.strictObject({ header: z.boolean().nullish(), body: z.boolean().nullish() });
+
+export const AuthCreate = z.discriminatedUnion("type", [
+  z.strictObject({ type: z.literal("static_bearer"), mcp_server_url: url, token: headerSecret }),
+  z.strictObject({
+    type: z.literal("mcp_oauth"),
+    mcp_server_url: url,
+    access_token: headerSecret,
+    expires_at: instant.nullish(),
+    refresh: z
+      .strictObject({
+        token_endpoint: url,
+        client_id: name,
+        refresh_token: secret,
+        scope: scope.nullish(),
+        resource: name.nullish(),
+        token_endpoint_auth: z.discriminatedUnion("type", [
+          z.strictObject({ type: z.literal("none") }),
+          z.strictObject({ type: z.literal("client_secret_basic"), client_secret: secret }),
+          z.strictObject({ type: z.literal("client_secret_post"), client_secret: secret }),
+        ]),
+      })
+      .nullish(),
+  }),
+  z.strictObject({
+    type: z.literal("environment_variable"),
+    secret_name: z.string().regex(/^[A-Za-z_][A-Za-z0-9_]{0,254}$/),
+    secret_value: secret,
+    networking,
+    injection_location: location.nullish(),
+  }),
+]);
+type AuthCreate = z.infer<typeof AuthCreate>;
+
+export const AuthUpdate = z.discriminatedUnion("type", [
+  z.strictObject({ type: z.literal("static_bearer"), token: headerSecret.nullish() }),
+  z.strictObject({
+    type: z.literal("mcp_oauth"),
+    access_token: headerSecret.nullish(),
+    expires_at: instant.nullish(),
+    refresh: z
+      .strictObject({
+        refresh_token: secret.nullish(),
+        scope: scope.nullish(),
+        token_endpoint_auth: z
+          .discriminatedUnion("type", [
+            z.strictObject({ type: z.literal("client_secret_basic"), client_secret: secret.nullish() }),
+            z.strictObject({ type: z.literal("client_secret_post"), client_secret: secret.nullish() }),
+          ])
+          .nullish(),
+      })
+      .nullish(),
+  }),
+  z.strictObject({
+    type: z.literal("environment_variable"),
+    secret_value: secret.nullish(),
+    networking: networking.nullish(),
+    injection_location: location.nullish(),
+  }),
+]);
+type AuthUpdate = z.infer<typeof AuthUpdate>;
+
+const keptSecret = z.string().nullable();
+const injection = z.strictObject({ header: z.boolean(), body: z.boolean() });
+const endpointAuth = ["none", "client_secret_basic", "client_secret_post"] as const;
+
+export const StoredAuth = z.discriminatedUnion("type", [
+  z.strictObject({ type: z.literal("static_bearer"), mcp_server_url: z.string(), token: keptSecret }),
+  z.strictObject({
+    type: z.literal("mcp_oauth"),
+    mcp_server_url: z.string(),
+    access_token: keptSecret,
+    expires_at: z.string().nullable(),
+    refresh: z
+      .strictObject({
+        token_endpoint: z.string(),
+        client_id: z.string(),
+        refresh_token: keptSecret,
+        scope: z.string().nullable(),
+        resource: z.string().nullable(),
+        token_endpoint_auth: z.strictObject({ type: z.enum(endpointAuth), client_secret: keptSecret }),
+      })
+      .nullable(),
+    /** Why the authorization server refused a refresh: nobody asks it again until the credential was changed. */
+    refused: z.string().nullable(),
+    /** When a refresh was last asked for without need of the clock: a server that answers 401 to everything is not worth a refresh each time. */
+    forcedAt: z.number().nullable(),
+  }),
+  z.strictObject({
+    type: z.literal("environment_variable"),
+    secret_name: z.string(),
+    secret_value: keptSecret,
+    networking,
+    injection_location: injection,
+  }),
+]);
+export type StoredAuth = z.infer<typeof StoredAuth>;
+type OAuth = Extract<StoredAuth, { type: "mcp_oauth" }>;
+
+export const ShownAuth = z.discriminatedUnion("type", [
+  z.strictObject({ type: z.literal("static_bearer"), mcp_server_url: z.string() }),
+  z.strictObject({
+    type: z.literal("mcp_oauth"),
+    mcp_server_url: z.string(),
+    expires_at: time.nullable(),
+    refresh: z
+      .strictObject({
+        token_endpoint: z.string(),
+        client_id: z.string(),
+        scope: z.string().nullable(),
+        resource: z.string().nullable(),
+        token_endpoint_auth: z.strictObject({ type: z.enum(endpointAuth) }),
+      })
+      .nullable(),
+  }),
+  z.strictObject({ type: z.literal("environment_variable"), secret_name: z.string(), networking, injection_location: injection }),
+]);
+
+/** Where a credential may be bound to; refuses what it can't be. `isReachable`: plain HTTP is for hosts that the operator allowed. */
+export type UrlRule = (url: URL) => string | null;
+
+export function madeAuth(given: AuthCreate, rule: UrlRule): StoredAuth {
+  switch (given.type) {
+    case "static_bearer":
+      return { ...given, mcp_server_url: boundTo(given.mcp_server_url, "auth.mcp_server_url", rule) };
+    case "mcp_oauth": {
+      const { refresh } = given;
+      return {
+        type: "mcp_oauth",
+        mcp_server_url: boundTo(given.mcp_server_url, "auth.mcp_server_url", rule),
+        access_token: given.access_token,
+        expires_at: ahead(given.expires_at) ?? null,
+        refresh: refresh
+          ? {
+              token_endpoint: boundTo(refresh.token_endpoint, "auth.refresh.token_endpoint", rule),
+              client_id: refresh.client_id,
+              refresh_token: refresh.refresh_token,
+              scope: refresh.scope || null,
+              resource: refresh.resource ?? null,
+              token_endpoint_auth: { client_secret: null, ...refresh.token_endpoint_auth },
+            }
+          : null,
+        refused: null,
+        forcedAt: null,
+      };
+    }
+    case "environment_variable":
+      return {
+        type: "environment_variable",
+        secret_name: given.secret_name,
+        secret_value: given.secret_value,
+        networking: checkedHosts(given.networking),
+        injection_location: somewhere(
+          given.injection_location
+            ? { header: given.injection_location.header ?? false, body: given.injection_location.body ?? false }
+            : { header: true, body: true },
+        ),
+      };
+  }
+}
+
+/** A3. What is absent or null stays as it is. */
+export function changedAuth(before: StoredAuth, given: AuthUpdate): StoredAuth {
+  if (before.type === "static_bearer" && given.type === "static_bearer") return { ...before, token: given.token ?? before.token };
+  if (before.type === "mcp_oauth" && given.type === "mcp_oauth") return changedOAuth(before, given);
+  if (before.type === "environment_variable" && given.type === "environment_variable") {
+    const { header, body } = given.injection_location ?? {};
+    return {
+      ...before,
+      secret_value: given.secret_value ?? before.secret_value,
+      networking: given.networking ? checkedHosts(given.networking) : before.networking,
+      injection_location: somewhere({ header: header ?? before.injection_location.header, body: body ?? before.injection_location.body }),
+    };
+  }
+  throw invalid(`auth.type: can't be changed; it is ${before.type}`);
+}
+
+function changedOAuth(before: OAuth, given: Extract<AuthUpdate, { type: "mcp_oauth" }>): OAuth {
+  const { refresh } = given;
+  if (refresh && !before.refresh) throw invalid("auth.refresh: this credential was made without one");
+  const endpoint = refresh?.token_endpoint_auth;
+  if (endpoint && before.refresh?.token_endpoint_auth.type === "none")
+    throw invalid("auth.refresh.token_endpoint_auth: this credential's token endpoint takes no client secret");
+  return {
+    ...before,
+    access_token: given.access_token ?? before.access_token,
+    expires_at: ahead(given.expires_at) ?? before.expires_at,
+    refresh: before.refresh && {
+      ...before.refresh,
+      refresh_token: refresh?.refresh_token ?? before.refresh.refresh_token,
+      scope: refresh?.scope == null ? before.refresh.scope : refresh.scope || null,
+      // The type stays, whichever of the two was sent along.
+      token_endpoint_auth: {
+        ...before.refresh.token_endpoint_auth,
+        client_secret: endpoint?.client_secret ?? before.refresh.token_endpoint_auth.client_secret,
+      },
+    },
+    refused: null,
+    forcedAt: null,
+  };
+}
+
+/** A2 */
+export function purgedAuth(auth: StoredAuth): StoredAuth {
+  switch (auth.type) {
+    case "static_bearer":
+      return { ...auth, token: null };
+    case "mcp_oauth":
+      return {
+        ...auth,
+        access_token: null,
+        refresh: auth.refresh && {
+          ...auth.refresh,
+          refresh_token: null,
+          token_endpoint_auth: { ...auth.refresh.token_endpoint_auth, client_secret: null },
+        },
+      };
+    case "environment_variable":
+      return { ...auth, secret_value: null };
+  }
+}
+
+/** A1 */
+export function shownAuth(auth: StoredAuth): z.infer<typeof ShownAuth> {
+  switch (auth.type) {
+    case "static_bearer":
+      return { type: auth.type, mcp_server_url: auth.mcp_server_url };
+    case "mcp_oauth":
+      return {
+        type: auth.type,
+        mcp_server_url: auth.mcp_server_url,
+        expires_at: auth.expires_at,
+        refresh: auth.refresh && {
+          token_endpoint: auth.refresh.token_endpoint,
+          client_id: auth.refresh.client_id,
+          scope: auth.refresh.scope,
+          resource: auth.refresh.resource,
+          token_endpoint_auth: { type: auth.refresh.token_endpoint_auth.type },
+        },
+      };
+    case "environment_variable":
+      return { type: auth.type, secret_name: auth.secret_name, networking: auth.networking, injection_location: auth.injection_location };
+  }
+}
+
+/** What may be there once among a vault's active credentials: a server's address, or a variable's name. */
+export function keyOf(auth: StoredAuth): string {
+  return auth.type === "environment_variable" ? `name ${auth.secret_name}` : `url ${normalUrl(auth.mcp_server_url)}`;
+}
+
+/** Scheme and host in lower case, without default port and trailing slash. */
+function normalUrl(text: string): string {
+  const { origin, pathname, search } = new URL(text);
+  return `${origin}${pathname.replace(/\/+$/, "")}${search}`;
+}
+
+function boundTo(text: string, path: string, rule: UrlRule): string {
+  const found = new URL(text);
+  const { username, password, hash } = found;
+  if (username !== "" || password !== "" || hash !== "") throw invalid(`${path}: must hold neither a user name, nor a password, nor a fragment`);
+  const says = rule(found);
+  if (says !== null) throw invalid(`${path}: ${says}`);
+  return text;
+}
+
+function ahead(text: string | null | undefined): string | null {
+  if (text == null) return null;
+  const at = Date.parse(text);
+  if (!(at > Date.now())) throw invalid("auth.expires_at: must be in the future");
+  return new Date(at).toISOString();
+}
+
+function somewhere(given: z.infer<typeof injection>): z.infer<typeof injection> {
+  if (!given.header && !given.body) throw invalid("auth.injection_location: one of `header` and `body` must be true");
+  return given;
+}
+
+const LABEL = "[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?";
+const HOST = new RegExp(`^(?:\\*\\.)?${LABEL}(?:\\.${LABEL})*$`, "i");
+
+/** A bare host, an IPv4 address, or `*.host`. */
+function checkedHosts(given: z.infer<typeof networking>): z.infer<typeof networking> {
+  if (given.type === "limited")
+    for (const [index, each] of given.allowed_hosts.entries())
+      if (!HOST.test(each) || /^\*\.[\d.]+$/.test(each))
+        throw invalid(`auth.networking.allowed_hosts.${index}: must be a bare host name, an IPv4 address, or \`*.\` and a host name`);
+  return given;
+}

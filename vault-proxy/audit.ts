@@ -1,0 +1,186 @@
+// The audit: who used which credential for what, on the disk before the request leaves.
+//
+//   N1  `write` resolves once its line is on the disk; lines that come together share one sync. A line that can't be written is a use that does not happen.
+//   N2  A line holds names, never a secret: session or caller, credential, origin, path.
+//   N3  Each line carries the hash of the one before it: a line that was taken out or changed in the middle shows. Cutting the end does not show.
+//   N4  A file that is full is closed and kept; beyond FILES_MAX the oldest goes, and that is logged.
+
+import { createHash } from "node:crypto";
+import { type FileHandle, mkdir, open, readdir, readFile, unlink } from "node:fs/promises";
+import { join } from "node:path";
+import type { Logger } from "pino";
+
+const FILE_BYTES_MAX = 64 * 1024 * 1024;
+const FILES_MAX = 32;
+const WAITING_MAX = 10_000;
+const START = "0".repeat(64);
+
+export interface Use {
+  /** What was opened. */
+  readonly use: "model" | "mcp" | "oauth_refresh" | "validate" | "revoke";
+  readonly session?: string;
+  readonly fence?: number;
+  readonly workspace?: string;
+  readonly requestId?: string;
+  readonly vault?: string;
+  /** A credential's id, or `model_key`. */
+  readonly credential: string;
+  readonly origin: string;
+  readonly path?: string;
+}
+
+/** A use that could not be written down, and so must not happen. */
+export class AuditTrouble extends Error {
+  override readonly name = "AuditTrouble";
+}
+
+interface Waiting {
+  readonly use: Use;
+  readonly done: () => void;
+  readonly failed: (error: AuditTrouble) => void;
+}
+
+export class Audit {
+  readonly #folder: string;
+  readonly #log: Logger;
+  readonly #fileBytesMax: number;
+  #file: FileHandle;
+  #bytes = 0;
+  #number: number;
+  #last: string;
+  #waiting: Waiting[] = [];
+  #writing: Promise<void> | null = null;
+
+  private constructor(folder: string, log: Logger, opened: { file: FileHandle; number: number; last: string; fileBytesMax: number }) {
+    this.#folder = folder;
+    this.#log = log;
+    this.#file = opened.file;
+    this.#number = opened.number;
+    this.#last = opened.last;
+    this.#fileBytesMax = opened.fileBytesMax;
+  }
+
+  /** Begins a new file, chained to the last whole line of the one before. */
+  static async open(folder: string, log: Logger, fileBytesMax = FILE_BYTES_MAX): Promise<Audit> {
+    await mkdir(folder, { recursive: true, mode: 0o700 });
+    const numbers = await numbersIn(folder);
+    let last = START;
+    for (const number of [...numbers].reverse()) {
+      const found = lastHash(await readFile(pathOf(folder, number), "utf8"));
+      if (found === null) continue;
+      last = found;
+      break;
+    }
+    const number = (numbers.at(-1) ?? 0) + 1;
+    const audit = new Audit(folder, log, { file: await begin(folder, number), number, last, fileBytesMax });
+    await audit.#dropOldest();
+    return audit;
+  }
+
+  /** N1 */
+  write(use: Use): Promise<void> {
+    return new Promise((done, failed) => {
+      if (this.#waiting.length >= WAITING_MAX) return failed(new AuditTrouble("too many lines wait"));
+      this.#waiting.push({ use, done, failed });
+      this.#writing ??= this.#drain();
+    });
+  }
+
+  async close(): Promise<void> {
+    await this.#writing;
+    await this.#file.close();
+  }
+
+  async #drain(): Promise<void> {
+    while (this.#waiting.length > 0) {
+      const lines = this.#waiting;
+      this.#waiting = [];
+      let text = "";
+      let hash = this.#last;
+      for (const { use } of lines) {
+        const line = JSON.stringify({ at: new Date().toISOString(), ...use, before: hash });
+        hash = hashOf(line);
+        text += `${line}\n`;
+      }
+      try {
+        if (this.#bytes > 0 && this.#bytes + text.length > this.#fileBytesMax) await this.#next();
+        await this.#file.appendFile(text);
+        await this.#file.datasync();
+        this.#bytes += Buffer.byteLength(text);
+        this.#last = hash;
+        for (const { done } of lines) done();
+      } catch (error) {
+        const code = error instanceof Error && "code" in error ? String(error.code) : "unknown";
+        this.#log.error({ code }, "audit.failed");
+        for (const { failed } of lines) failed(new AuditTrouble(code));
+        // What is half there must not become the line before the next one.
+        await this.#next().catch(() => {});
+      }
+    }
+    this.#writing = null;
+  }
+
+  async #next(): Promise<void> {
+    const file = await begin(this.#folder, this.#number + 1);
+    await this.#file.close().catch(() => {});
+    this.#file = file;
+    this.#number += 1;
+    this.#bytes = 0;
+    await this.#dropOldest();
+  }
+
+  /** N4 */
+  async #dropOldest(): Promise<void> {
+    const numbers = await numbersIn(this.#folder);
+    for (const number of numbers.slice(0, Math.max(0, numbers.length - FILES_MAX))) {
+      await unlink(pathOf(this.#folder, number));
+      this.#log.warn({ file: pathOf("", number) }, "audit.dropped");
+    }
+  }
+}
+
+/** The number of the first line that does not follow the one before it; null: the chain holds. `texts`: the files in their order. N3 */
+export function firstBreak(texts: readonly string[]): number | null {
+  const lines = texts.flatMap((text) => text.split("\n").filter((line) => isWhole(line)));
+  for (const [index, line] of lines.entries()) {
+    const before = lines[index - 1];
+    if (before !== undefined && JSON.parse(line).before !== hashOf(before)) return index + 1;
+  }
+  return null;
+}
+
+const hashOf = (line: string): string => createHash("sha256").update(line).digest("hex");
+const pathOf = (folder: string, number: number): string => join(folder, `audit-${String(number).padStart(8, "0")}.jsonl`);
+
+async function numbersIn(folder: string): Promise<number[]> {
+  const names = await readdir(folder);
+  return names
+    .flatMap((name) => /^audit-(\d{8})\.jsonl$/.exec(name)?.[1] ?? [])
+    .map(Number)
+    .sort((one, other) => one - other);
+}
+
+async function begin(folder: string, number: number): Promise<FileHandle> {
+  const file = await open(pathOf(folder, number), "ax", 0o600);
+  const place = await open(folder, "r");
+  try {
+    await place.sync();
+  } finally {
+    await place.close();
+  }
+  return file;
+}
+
+/** A line that a crash cut in two is none. */
+function isWhole(line: string): boolean {
+  try {
+    return typeof JSON.parse(line).before === "string";
+  } catch {
+    return false;
+  }
+}
+
+function lastHash(text: string): string | null {
+  const line = text.split("\n").findLast((each) => isWhole(each));
+  return line === undefined ? null : hashOf(line);
+}
