@@ -4,6 +4,7 @@ import { chmod, mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import Anthropic from "@anthropic-ai/sdk";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { mint } from "../../session-store/ids.ts";
 import { type ComposeFile, ComposeProject, readCompose } from "../support/compose.ts";
 import { BASE_IMAGE, buildBase, buildProduct, PRODUCT_IMAGE } from "../support/local-images.ts";
 import { type ScriptedModel, startModel } from "../support/model/server.ts";
@@ -111,7 +112,7 @@ needs("docker", "redis-server")("the containers of docker-compose.yml", () => {
 
   async function open(): Promise<string> {
     const agent = await client.beta.agents.create({ name: "Ada", model: "scripted-model", tools: [{ type: "agent_toolset_20260401" }] });
-    const environment = await client.beta.environments.create({ name: "home" });
+    const environment = await client.beta.environments.create({ name: `home ${mint("e2e")}` });
     return (await client.beta.sessions.create({ agent: agent.id, environment_id: environment.id })).id;
   }
 
