@@ -2,7 +2,7 @@
 // The command `manyhands`: one word chooses what this process becomes.
 
 import { pathToFileURL } from "node:url";
-import { EXIT_CONFIGURATION, SettingError } from "./config.ts";
+import { EXIT_CONFIGURATION, readConfig, SettingError } from "./config.ts";
 import { besideOf, entryOf, isRole } from "./roles.ts";
 import { version } from "./version.ts";
 
@@ -16,6 +16,7 @@ const USAGE = `usage: manyhands <command>
   vault-proxy   the only program that holds credentials
   image         makes the image of container sandboxes from this machine's own packages
   mcp [--url U] a bridge for MCP clients that only start programs: standard input and output to the gateway's /mcp
+  keys          makes the installation's keys where they are missing, and says in which folder
   status        asks a running gateway whether it is alive and ready
   version       prints the version
   help          prints this
@@ -57,6 +58,12 @@ async function run(command: string, rest: readonly string[]): Promise<void> {
     case "image": {
       const { makeImage } = await import("../hands/image.ts");
       process.exitCode = await makeImage();
+      break;
+    }
+    case "keys": {
+      const { ensureKeys } = await import("./keys.ts");
+      const { dir } = await ensureKeys(readConfig().keysDir);
+      process.stdout.write(`${dir}\n`);
       break;
     }
     case "status": {

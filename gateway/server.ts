@@ -50,10 +50,10 @@ export interface ServerOptions {
   readonly fault: FaultPoint;
   /** Is this node able to take work? Asked by /readyz, beside the store. */
   readonly ready: () => boolean;
-  /** The door for MCP clients; absent: there is none. */
-  readonly mcp?: McpSettings;
   /** Null: this installation has none, and so no vaults. */
   readonly vaultProxy?: VaultProxy | null;
+  /** The door for MCP clients; absent: there is none. */
+  readonly mcp?: McpSettings;
   readonly keepAliveMs?: number;
   readonly slowReaderMs?: number;
 }

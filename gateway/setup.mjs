@@ -1,6 +1,7 @@
 // Makes a fresh clone ready to run: packages, then built JavaScript. Plain JavaScript, because nothing is installed yet.
 //
-//   node gateway/setup.mjs build
+//   node gateway/setup.mjs build     packages and dist/
+//   node gateway/setup.mjs prune     takes away what is for development alone; for images
 //
 //   B1  What is done already is not done again: packages that are those of package-lock.json, a build of the sources as they are.
 //   B2  A build is made beside the old one and then takes its place: what runs from dist/ never sees half of one.
@@ -17,11 +18,14 @@ const COPIED = /\.(lua|csv|html|css|c|mjs)$/;
 
 const [major, minor] = process.versions.node.split(".").map(Number);
 if (major < 20 || (major === 20 && minor < 19)) stop(`Node ${process.versions.node} is too old: Manyhands needs 20.19 or newer.`);
-if (process.argv[2] !== "build") stop("usage: node gateway/setup.mjs build");
+const [, , command] = process.argv;
+if (command !== "build" && command !== "prune") stop("usage: node gateway/setup.mjs build | prune");
 
 try {
-  install();
-  build();
+  if (command === "build") {
+    install();
+    build();
+  } else prune();
 } catch (error) {
   stop(error.message);
 }
@@ -46,6 +50,14 @@ function packagesOf(file) {
     // An installation that was cut off: it is made anew.
     return {};
   }
+}
+
+/** By the lock file, without asking anyone: npm's own prune wants the registry for packages that it takes away. */
+function prune() {
+  for (const [path, { dev }] of Object.entries(packagesOf(join(root, "package-lock.json"))))
+    if (dev === true) rmSync(join(root, path), { recursive: true, force: true });
+  rmSync(join(root, "node_modules", ".package-lock.json"), { force: true });
+  rmSync(join(root, "dist", "test"), { recursive: true, force: true });
 }
 
 /** B1 B2 */

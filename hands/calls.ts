@@ -6,18 +6,19 @@
 //   K3  A spent id stays spent: a call that was cancelled before it started has a row too, so that a late request can't start it.
 //   K4  Read-only calls do not wait for their row to be durable: run again after a crash, they change nothing. All others do (M3).
 
+import type { z } from "zod";
 import type { Fence } from "../session-store/ids.ts";
 import { Refusal } from "../session-store/refusal.ts";
 import type { Holder, Outcome, ToolUse } from "./hand.ts";
 import type { HandRow, Ledger } from "./ledger.ts";
-import type { Sandbox, SandboxCall } from "./sandbox.ts";
-import { descriptorOf, TOOL_INPUTS, type ToolsetDescriptor } from "./toolset.ts";
+import type { Runner, RunnerCall } from "./runner.ts";
+import { descriptorOf, TOOL_INPUTS } from "./toolset.ts";
 
 /** Calls of one hand that run or wait; one more comes to `failed`. */
 const CALLS_PER_HAND_MAX = 64;
 
 interface Job {
-  readonly call: SandboxCall;
+  readonly call: RunnerCall;
   readonly isReadOnly: boolean;
   readonly outcome: Promise<Outcome>;
   /** The newest of those who asked for it. */
@@ -30,32 +31,32 @@ interface Job {
 
 export class Calls {
   readonly #ledger: Ledger;
-  readonly #sandboxOf: (hand: HandRow) => Sandbox;
+  readonly #runnerOf: (hand: HandRow) => Runner;
   /** By hand, in order of arrival; those that run come first. */
   readonly #lines = new Map<string, Job[]>();
   #isClosed = false;
 
-  constructor(ledger: Ledger, sandboxOf: (hand: HandRow) => Sandbox) {
+  constructor(ledger: Ledger, runnerOf: (hand: HandRow) => Runner) {
     this.#ledger = ledger;
-    this.#sandboxOf = sandboxOf;
+    this.#runnerOf = runnerOf;
   }
 
   /** Refuses an older fence and takes note of a newer one, durably. M2 */
   async announce(hand: string, holder: Holder): Promise<void> {
-    const row = this.#held(hand, holder);
+    const row = this.held(hand, holder);
     // Also when nothing changes: the note of another request may be not yet on the disk, and commits keep their order.
     await this.#ledger.setHolder(row.hand, holder);
   }
 
   async execute(hand: string, holder: Holder, use: ToolUse, mayRerun: boolean): Promise<Outcome> {
-    const row = this.#held(hand, holder);
+    const row = this.held(hand, holder);
     const noted = holder.fence > row.fence ? this.#ledger.setHolder(hand, holder) : undefined;
     const [outcome] = await Promise.all([this.#outcome(row, holder, use, mayRerun), noted]);
     return outcome;
   }
 
   async cancel(hand: string, holder: Holder, toolUseId: string, reason: string): Promise<Outcome> {
-    const row = this.#held(hand, holder);
+    const row = this.held(hand, holder);
     if (holder.fence > row.fence) await this.#ledger.setHolder(hand, holder);
     const job = this.#find(hand, toolUseId);
     if (job !== undefined) {
@@ -91,14 +92,14 @@ export class Calls {
       if (holder.fence > same.holder.fence) same.holder = holder;
       return await same.outcome;
     }
-    const tool = descriptorOf(use.name);
-    const known = this.#known(row.hand, use.id, mayRerun && tool !== undefined && (tool.isReadOnly || tool.isIdempotent));
+    const tool = traitsOf(row, use.name);
+    const known = this.#known(row.hand, use.id, mayRerun && (tool?.mayRerun ?? false));
     if (known !== null) return known;
     if (this.#isClosed) throw new Refusal("shutting_down");
     if (tool === undefined) return wrong(`There is no tool named ${JSON.stringify(use.name.slice(0, 100))}.`);
-    const input = TOOL_INPUTS[tool.name].safeParse(use.input);
-    if (!input.success) return wrong(`The input of ${tool.name} is not valid: ${input.error.issues.map(worded).join("; ")}.`);
-    return await this.#queue(row, holder, { id: use.id, tool: tool.name, input: input.data }, tool);
+    const input = tool.schema === null ? { success: true as const, data: use.input } : tool.schema.safeParse(use.input);
+    if (!input.success) return wrong(`The input of ${use.name} is not valid: ${input.error.issues.map(worded).join("; ")}.`);
+    return await this.#queue(row, holder, { id: use.id, tool: use.name, input: input.data }, tool.isReadOnly);
   }
 
   /** What the ledger says of an id; null: it may run. M4 */
@@ -115,7 +116,7 @@ export class Calls {
     }
   }
 
-  #queue(row: HandRow, holder: Holder, call: SandboxCall, tool: ToolsetDescriptor): Promise<Outcome> {
+  #queue(row: HandRow, holder: Holder, call: RunnerCall, isReadOnly: boolean): Promise<Outcome> {
     const line = this.#lines.get(row.hand) ?? [];
     if (line.length >= CALLS_PER_HAND_MAX)
       return Promise.resolve({ type: "failed", reason: `the hand has ${CALLS_PER_HAND_MAX} calls that wait; it was not run` });
@@ -125,7 +126,7 @@ export class Calls {
       wake = resolve;
     });
     const outcome = turn.then(() => this.#run(row.hand, job)).finally(() => this.#leave(row.hand, job));
-    const job: Job = { call, isReadOnly: tool.isReadOnly, holder, state: "waiting", wake, outcome };
+    const job: Job = { call, isReadOnly, holder, state: "waiting", wake, outcome };
     line.push(job);
     this.#advance(row.hand);
     return job.outcome;
@@ -141,7 +142,7 @@ export class Calls {
       const started = this.#ledger.started(hand, job.holder, call.id);
       if (!job.isReadOnly) await started; // M3 K4
     }
-    if (job.cancelReason === undefined) outcome = await this.#sandboxOf(row).run(call);
+    if (job.cancelReason === undefined) outcome = await this.#runnerOf(row).run(call);
     else outcome = { type: "failed", reason: `${job.cancelReason}, before it started` }; // K3
     await this.#ledger.ended(hand, job.holder, call.id, outcome);
     return outcome;
@@ -149,7 +150,7 @@ export class Calls {
 
   #cancel(row: HandRow, job: Job, reason: string): void {
     job.cancelReason ??= reason;
-    if (job.state === "running") this.#sandboxOf(row).cancel(job.call.id, `${reason} while it ran`);
+    if (job.state === "running") this.#runnerOf(row).cancel(job.call.id, `${reason} while it ran`);
     job.wake();
   }
 
@@ -177,12 +178,26 @@ export class Calls {
   }
 
   /** The hand, if this holder may use it. M2 */
-  #held(hand: string, holder: Holder): HandRow {
+  held(hand: string, holder: Holder): HandRow {
     const row = this.#ledger.hand(hand);
     if (row === undefined || row.state !== "live") throw new Refusal("hand_lost", "The hand is gone.");
     if (isOlder(holder, row)) throw new Refusal("fenced");
     return row;
   }
+}
+
+interface Traits {
+  readonly isReadOnly: boolean;
+  readonly mayRerun: boolean;
+  /** Null: whoever runs it judges its input. */
+  readonly schema: z.ZodType | null;
+}
+
+/** What is known of a tool before it runs. Of a server's tools that is nothing: what it says about them are claims. */
+function traitsOf(row: HandRow, name: string): Traits | undefined {
+  if (row.server !== null) return { isReadOnly: false, mayRerun: false, schema: null };
+  const tool = descriptorOf(name);
+  return tool && { isReadOnly: tool.isReadOnly, mayRerun: tool.isReadOnly || tool.isIdempotent, schema: TOOL_INPUTS[tool.name] };
 }
 
 function isOlder(holder: Holder, row: { readonly holder: string; readonly fence: Fence }): boolean {

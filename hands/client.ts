@@ -14,6 +14,7 @@ import { ResultBlock } from "../session-store/events/content.ts";
 import { parseSessionId, type SessionId } from "../session-store/ids.ts";
 import { REFUSALS, Refusal, type RefusalCode } from "../session-store/refusal.ts";
 import { type HandRef, type Hands, type Holder, META, type Outcome } from "./hand.ts";
+import { ServerTools } from "./server-tools.ts";
 
 const HAND_LOST_MS = 30_000;
 const SILENCE_MS = 20_000;
@@ -98,9 +99,13 @@ export function makeHands(options: HandsOptions): HandsClient {
   const onHost = (host: string | undefined, tool: string, input: unknown, signal: AbortSignal) =>
     wire.ask({ host, path: "/mcp", tool, input, meta: {} }, signal);
   return {
-    async provision(holder, resources, signal) {
-      const answer = await onHost(undefined, "provision", { holder, resources }, signal);
+    async provision(holder, wanted, signal) {
+      const answer = await onHost(undefined, "provision", { holder, resources: wanted }, signal);
       return Provisioned.parse(answer.structuredContent);
+    },
+    async listTools(holder, { hand, host }, { known, waitMs, isFresh }, signal) {
+      const answer = await onHost(host, "list_tools", { holder, hand, known, wait_ms: waitMs, is_fresh: isFresh }, signal);
+      return ServerTools.parse(answer.structuredContent);
     },
     async announce(holder, { hand, host }, signal) {
       await onHost(host, "announce", { holder, hand }, signal);

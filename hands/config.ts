@@ -5,6 +5,8 @@ import { z } from "zod";
 import { unknownSettings } from "../session-store/settings.ts";
 import type { Limits } from "./docker/container.ts";
 import { type EngineAddress, parseAddress } from "./docker/engine.ts";
+import type { ServerSettings } from "./servers/hands.ts";
+import { CONNECT_MS, IDLE_MS, TOTAL_MS } from "./servers/limits.ts";
 
 const port = z.coerce.number().int().min(0).max(65_535);
 const whole = (min: number, max: number) => z.coerce.number().int().min(min).max(max);
@@ -14,6 +16,20 @@ const engine = z.string().transform((text, context): EngineAddress => {
   context.addIssue({ code: "custom", message: "unix:///a/path or tcp://name:port of an engine on this machine" });
   return z.NEVER;
 });
+
+/** "host", "host:port" or "*", separated by commas. */
+const hosts = z
+  .string()
+  .transform((text) =>
+    text
+      .split(",")
+      .map((host) => host.trim())
+      .filter((host) => host !== ""),
+  )
+  .refine(
+    (names) => names.every((name) => /^(\*|[0-9A-Za-z._-]{1,253}(:\d{1,5})?|\[?[0-9a-fA-F:]+\]?)$/.test(name)),
+    "hosts, or hosts and ports, separated by commas",
+  );
 
 const Settings = z.strictObject({
   port: port.default(0),
@@ -31,6 +47,11 @@ const Settings = z.strictObject({
   cpus: z.coerce.number().min(0.1).max(1_024).default(1),
   tmpMb: whole(1, 1_048_576).default(256),
   containersMax: whole(1, 1_000).default(32),
+  mcpInternalHosts: hosts.prefault(""),
+  mcpServersFile: z.string().min(1).optional(),
+  mcpConnectMs: whole(10, 600_000).default(CONNECT_MS),
+  mcpIdleMs: whole(10, 86_400_000).default(IDLE_MS),
+  mcpTotalMs: whole(10, 86_400_000).default(TOTAL_MS),
   engine: engine.prefault("unix:///var/run/docker.sock"),
   parentPipe: z.enum(["0", "1"]).default("0"),
   logLevel: z.enum(["fatal", "error", "warn", "info", "debug", "trace", "silent"]).default("info"),
@@ -49,6 +70,11 @@ const NAMES = {
   cpus: "MANYHANDS_DOCKER_CPUS",
   tmpMb: "MANYHANDS_DOCKER_TMP_MB",
   containersMax: "MANYHANDS_DOCKER_CONTAINERS_MAX",
+  mcpInternalHosts: "MANYHANDS_MCP_INTERNAL_HOSTS",
+  mcpServersFile: "MANYHANDS_MCP_SERVERS_FILE",
+  mcpConnectMs: "MANYHANDS_MCP_CONNECT_TIMEOUT_MS",
+  mcpIdleMs: "MANYHANDS_MCP_IDLE_TIMEOUT_MS",
+  mcpTotalMs: "MANYHANDS_MCP_TOTAL_TIMEOUT_MS",
   engine: "DOCKER_HOST",
   parentPipe: "MANYHANDS_PARENT_PIPE",
   logLevel: "MANYHANDS_LOG_LEVEL",
@@ -69,6 +95,10 @@ export interface Config {
     readonly limits: Limits;
     readonly containersMax: number;
   };
+  /** How the MCP servers of agents are reached. */
+  readonly servers: Omit<ServerSettings, "configured">;
+  /** Names the servers that are started here. */
+  readonly serversFile: string | null;
   readonly hasParentPipe: boolean;
   readonly logLevel: z.infer<typeof Settings>["logLevel"];
 }
@@ -102,6 +132,12 @@ export function readConfig(environment: Readonly<Record<string, string | undefin
       limits: { memoryMb: settings.memoryMb, pids: settings.pids, cpus: settings.cpus, tmpMb: settings.tmpMb },
       containersMax: settings.containersMax,
     },
+    servers: {
+      internalHosts: settings.mcpInternalHosts,
+      times: { connectMs: settings.mcpConnectMs, idleMs: settings.mcpIdleMs, totalMs: settings.mcpTotalMs },
+      environment: childEnvironment(environment),
+    },
+    serversFile: settings.mcpServersFile === undefined ? null : resolve(settings.mcpServersFile),
     hasParentPipe: settings.parentPipe === "1",
     logLevel: settings.logLevel,
   });
@@ -109,4 +145,10 @@ export function readConfig(environment: Readonly<Record<string, string | undefin
 
 function nameOf(field: PropertyKey | undefined): string {
   return Object.entries(NAMES).find(([key]) => key === field)?.[1] ?? String(field);
+}
+
+/** What a program needs to start at all; nothing of ours. */
+function childEnvironment(environment: Readonly<Record<string, string | undefined>>): Readonly<Record<string, string>> {
+  const names = ["PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR"];
+  return Object.fromEntries(names.flatMap((name) => (environment[name] === undefined ? [] : [[name, environment[name]]])));
 }

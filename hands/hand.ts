@@ -44,15 +44,68 @@ export type Outcome =
   | { readonly type: "failed"; readonly reason: string }
   | { readonly type: "unknown"; readonly reason: string };
 
-/** What the session wants in its hand; empty for now but for the working directory. */
-interface Resources {
-  readonly environment_id: string;
+/**
+ * An MCP server that a session wants as a hand. `configured`: one that the operator named at the hand host; its command or address is known there
+ * alone, and nobody who asks can bring a command.
+ */
+export interface ServerWanted {
+  /** As the agent calls it. */
+  readonly name: string;
+  readonly transport: { readonly type: "url"; readonly url: string } | { readonly type: "configured"; readonly server: string };
+}
+
+/** What a session wants: its sandbox, or a connection of its own to an MCP server. */
+export type Wanted = { readonly environment_id: string } | { readonly server: ServerWanted };
+
+/** A tool of an MCP server, its schema in a form that a model's API takes. */
+export interface ServerTool {
+  /** The server's own. */
+  readonly name: string;
+  readonly description: string;
+  readonly input_schema: Readonly<Record<string, unknown>>;
+  /** Claims of the server; nothing is trusted for them. */
+  readonly annotations?: Readonly<Record<string, unknown>> | undefined;
+  /** Of the definition as the server gave it. */
+  readonly hash: string;
+}
+
+/** What was left out of a server's list or changed in it, and why. */
+export interface ServerNote {
+  readonly tool: string;
+  readonly keyword: string;
+  readonly what: "left_out" | "changed";
+  readonly says: string;
+}
+
+/** What a hand host knows of a server's tools. */
+export type ServerTools =
+  | {
+      readonly type: "ready";
+      /** Of the whole list. */
+      readonly hash: string;
+      readonly tools: readonly ServerTool[];
+      readonly notes: readonly ServerNote[];
+    }
+  /** The list that the asker knows by its hash. */
+  | { readonly type: "same" }
+  | { readonly type: "connecting" }
+  | { readonly type: "failed"; readonly cause: "connection" | "authentication"; readonly message: string };
+
+export interface ListAsk {
+  /** Hash of the list that the asker has. */
+  readonly known: string | null;
+  /** How long (ms) the answer may wait for a list; past it `connecting`. */
+  readonly waitMs: number;
+  /** Connect again now if the last try failed, and read the list again. */
+  readonly isFresh: boolean;
 }
 
 /** A hand host as its clients see it. Refusals: `fenced` (an older fence), `hand_lost` (unreachable for HAND_LOST_MS, or the hand is gone). */
 export interface Hands {
-  /** Makes the session's hand, or finds the one it has. */
-  provision(holder: Holder, resources: Resources, signal: AbortSignal): Promise<HandRef>;
+  /** Makes the session's hand of this kind, or finds the one it has. */
+  provision(holder: Holder, wanted: Wanted, signal: AbortSignal): Promise<HandRef>;
+  /** The tools of a hand that is an MCP server; connects if it must. */
+  listTools(holder: Holder, hand: HandRef, ask: ListAsk, signal: AbortSignal): Promise<ServerTools>;
   /** Announces the holder's fence: from the answer on, older ones are refused. */
   announce(holder: Holder, hand: HandRef, signal: AbortSignal): Promise<void>;
   /** Runs a tool once. M1. The signal's abort stops the waiting (the promise rejects with its reason), not the tool: M5. `mayRerun`: unknown → run again. */
@@ -63,7 +116,7 @@ export interface Hands {
   transfer(holder: Holder, hand: HandRef, to: Holder, signal: AbortSignal): Promise<void>;
   /** Result texts that are in the log now; the host may drop them. Ids stay. */
   settled(holder: Holder, hand: HandRef, toolUseIds: readonly string[], signal: AbortSignal): Promise<void>;
-  /** Gives a session's hand back; files and processes go. Absent: nothing happens. */
+  /** Gives a session's hands back; files, processes and connections go. Absent: nothing happens. */
   release(session: SessionId, host: string, signal: AbortSignal): Promise<void>;
   /** The sessions that a hand host has hands for. */
   instances(host: string, signal: AbortSignal): Promise<readonly { readonly hand: string; readonly session: SessionId }[]>;

@@ -1,6 +1,7 @@
 // The hand host: the hands of one machine, what they run in, and who holds them. mcp.ts is its door.
 //
-//   D1  A session has at most one live hand here; its folder is named by the hand, so a hand that is going away never meets the next one.
+//   D1  A session has at most one live sandbox here, and one live hand for each MCP server; its folder is named by the hand, so a hand that is going
+//       away never meets the next one.
 //   D2  A hand is forgotten only when its folder is gone; until then the sweeper tries again.
 //   D3  After a restart every hand of the ledger is there again with its files (B1); nothing that ran goes on, and M4 says so.
 
@@ -9,10 +10,15 @@ import type { Logger } from "pino";
 import { mint, type SessionId } from "../session-store/ids.ts";
 import { Refusal } from "../session-store/refusal.ts";
 import { Calls } from "./calls.ts";
-import type { HandRef, Holder, Outcome, ToolUse } from "./hand.ts";
+import type { HandRef, Holder, ListAsk, Outcome, ServerTools, ServerWanted, ToolUse } from "./hand.ts";
 import type { HandRow, Ledger } from "./ledger.ts";
-import type { Sandbox, SandboxDriver } from "./sandbox.ts";
+import type { Runner } from "./runner.ts";
+import type { SandboxDriver } from "./sandbox.ts";
+import { ServerHand } from "./servers/hand.ts";
+import { SERVER_DRIVER, SERVER_SETTINGS, ServerHands, type ServerSettings, textOf } from "./servers/hands.ts";
 import { Sweeper } from "./sweeper.ts";
+import { outputName } from "./tools/cap.ts";
+import { WORKSPACE } from "./tools/places.ts";
 
 const HANDS_MAX = 10_000;
 
@@ -23,6 +29,8 @@ export interface HandHostOptions {
   readonly log: Logger;
   /** How long (ms) a sandbox may do nothing before its processes are ended. */
   readonly idleMs?: number;
+  /** How MCP servers are reached; none otherwise. */
+  readonly servers?: ServerSettings;
 }
 
 export class HandHost {
@@ -30,26 +38,29 @@ export class HandHost {
   readonly #driver: SandboxDriver;
   readonly #log: Logger;
   readonly #calls: Calls;
-  readonly #sandboxes = new Map<string, Sandbox>();
+  /** Sandboxes and servers, by hand. */
+  readonly #runners = new Map<string, Runner>();
+  readonly #servers: ServerHands;
   readonly #adopted: ReadonlySet<string>;
   readonly #sweeper: Sweeper;
 
-  constructor({ ledger, driver, dataDir, log, idleMs }: HandHostOptions) {
+  constructor({ ledger, driver, dataDir, log, idleMs, servers }: HandHostOptions) {
     this.#ledger = ledger;
     this.#driver = driver;
     this.#log = log;
     this.#adopted = new Set(ledger.hands().map((row) => row.hand));
-    this.#calls = new Calls(ledger, (row) => this.#sandbox(row));
+    this.#calls = new Calls(ledger, (row) => this.#runner(row));
+    this.#servers = new ServerHands(servers ?? SERVER_SETTINGS, ledger.hostId, log);
     this.#sweeper = new Sweeper({
       ledger,
-      sandboxes: this.#sandboxes,
-      driver,
+      sandboxes: this.#runners,
+      driver: withServers(driver, ledger),
       root: join(dataDir, "sandboxes"),
       log,
       // What still runs of it is watched from now on, so that it ends when it stays idle.
       adopt: (hand) => {
         const row = ledger.hand(hand);
-        if (row !== undefined) this.#sandbox(row);
+        if (row !== undefined) this.#runner(row);
       },
       ...(idleMs === undefined ? {} : { idleMs }),
     });
@@ -57,6 +68,7 @@ export class HandHost {
 
   /** Removes what belongs to nobody and starts the sweeper. */
   async start(): Promise<void> {
+    await this.#servers.start();
     await this.#sweeper.start();
     this.#log.info({ hands: this.#ledger.hands().length, boot: this.#ledger.boot }, "hands.adopted");
   }
@@ -65,12 +77,24 @@ export class HandHost {
     return { id: this.#ledger.hostId, boot: this.#ledger.boot };
   }
 
-  /** D1 */
-  async provision(holder: Holder): Promise<HandRef> {
-    const known = this.#ledger.handOf(holder.session);
+  /** The session's sandbox, or its hand for this server. D1 */
+  async provision(holder: Holder, wanted: ServerWanted | null = null): Promise<HandRef> {
+    const server = wanted === null ? null : textOf(wanted);
+    const known = this.#ledger.handOf(holder.session, server);
     if (known !== undefined) await this.#calls.announce(known.hand, holder);
-    const hand = known?.hand ?? (await this.#make(holder));
+    const hand = known?.hand ?? (await this.#make(holder, server));
     return { hand, host: this.#ledger.hostId };
+  }
+
+  isServer(hand: string): boolean {
+    return typeof this.#ledger.hand(hand)?.server === "string";
+  }
+
+  /** What a server offers; connects to it if that was not done yet. */
+  async listTools(hand: string, holder: Holder, ask: ListAsk): Promise<ServerTools> {
+    const runner = this.#runner(this.#calls.held(hand, holder));
+    if (!(runner instanceof ServerHand)) throw new Refusal("invalid_request", "The hand is no MCP server.");
+    return await runner.listTools(ask);
   }
 
   announce(hand: string, holder: Holder): Promise<void> {
@@ -119,38 +143,52 @@ export class HandHost {
     this.#calls.close();
     this.#sweeper.stop();
     await this.#calls.end(this.#ledger.hands(), "the hand host was shut down");
-    await Promise.all([...this.#sandboxes.values()].map((sandbox) => sandbox.stop("the hand host was shut down")));
+    await Promise.all([...this.#runners.values()].map((runner) => runner.stop("the hand host was shut down")));
+    await this.#servers.stop();
     await this.#ledger.close();
   }
 
-  async #make(holder: Holder): Promise<string> {
+  async #make(holder: Holder, server: string | null): Promise<string> {
     if (this.#ledger.hands().length >= HANDS_MAX) throw new Refusal("store_busy", "The hand host has as many hands as it can hold.");
     const hand = mint("hand");
     const row: HandRow = {
       hand,
       session: holder.session,
-      driver: this.#driver.name,
+      driver: server === null ? this.#driver.name : SERVER_DRIVER,
       folder: hand,
       created: Date.now(),
       holder: holder.session,
       fence: holder.fence,
       state: "live",
+      server,
     };
     await this.#ledger.addHand(row);
-    this.#sandbox(row);
+    this.#runner(row);
     this.#log.info({ hand, sessionId: holder.session, fence: holder.fence, driver: row.driver }, "hand.provisioned");
     return hand;
   }
 
-  #sandbox(row: HandRow): Sandbox {
-    const open = this.#sandboxes.get(row.hand) ?? this.#open(row);
-    this.#sandboxes.set(row.hand, open);
+  #runner(row: HandRow): Runner {
+    const open = this.#runners.get(row.hand) ?? this.#open(row);
+    this.#runners.set(row.hand, open);
     return open;
   }
 
-  #open(row: HandRow): Sandbox {
+  #open(row: HandRow): Runner {
+    const { server } = row;
+    if (server !== null) return this.#servers.open({ ...row, server }, (toolUseId, text) => this.#keep(row, toolUseId, text));
     if (!this.#driver.takes.includes(row.driver)) return closedSandbox(row.driver);
     return this.#driver.open(this.#sweeper.folderOf(row.folder), this.#adopted.has(row.hand), row.session);
+  }
+
+  /** A server's long text, whole, into a file of the session's sandbox; the sandbox itself writes it, as only that knows what its paths mean. */
+  async #keep({ session, fence }: HandRow, toolUseId: string, text: string): Promise<string> {
+    const path = `${WORKSPACE}/.manyhands/${outputName(toolUseId)}`;
+    const hand = this.#ledger.handOf(session)?.hand ?? (await this.#make({ session, fence }, null));
+    const sandbox = this.#ledger.hand(hand);
+    const call = { id: `${toolUseId}:copy`, tool: "write", input: { file_path: path, content: text } };
+    const outcome = sandbox && (await this.#runner(sandbox).run(call));
+    return outcome?.type === "done" && !outcome.isError ? `All of it is in ${path}.` : "The rest could not be kept.";
   }
 
   #holderOf(hand: string): Holder {
@@ -161,7 +199,18 @@ export class HandHost {
 }
 
 /** For a hand of another kind of sandbox than this host has now: its files are kept, and nothing runs. */
-function closedSandbox(driver: string): Sandbox {
+function closedSandbox(driver: string): Runner {
   const reason = `the hand is a ${driver} sandbox, and the hand host could not use ${driver} when it started`;
   return { run: async () => ({ type: "failed", reason }), cancel() {}, stop: async () => {}, idleSince: () => null };
+}
+
+/** The driver as the sweeper sees it: a server's hand has nothing in its charge. */
+function withServers(driver: SandboxDriver, ledger: Ledger): SandboxDriver {
+  return {
+    name: driver.name,
+    takes: [...driver.takes, SERVER_DRIVER],
+    open: (folder, isAdopted, session) => driver.open(folder, isAdopted, session),
+    ...(driver.sweep ? { sweep: (isOwned, isStart) => driver.sweep?.(isOwned, isStart) ?? Promise.resolve([]) } : {}),
+    remove: async (hand) => ledger.hand(hand)?.driver === SERVER_DRIVER || ((await driver.remove?.(hand)) ?? true),
+  };
 }

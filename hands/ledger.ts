@@ -19,7 +19,7 @@ import type { Holder, Outcome } from "./hand.ts";
 const SCHEMA = `
 CREATE TABLE IF NOT EXISTS host (one INTEGER PRIMARY KEY CHECK (one = 1), id TEXT NOT NULL, boot INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS hands (hand TEXT PRIMARY KEY, session TEXT NOT NULL, driver TEXT NOT NULL, folder TEXT NOT NULL, created INTEGER NOT NULL,
-  holder TEXT NOT NULL, fence INTEGER NOT NULL, state TEXT NOT NULL);
+  holder TEXT NOT NULL, fence INTEGER NOT NULL, state TEXT NOT NULL, server TEXT);
 CREATE TABLE IF NOT EXISTS calls (hand TEXT NOT NULL, tool_use_id TEXT NOT NULL, session TEXT NOT NULL, fence INTEGER NOT NULL, boot INTEGER NOT NULL,
   state TEXT NOT NULL, outcome TEXT, PRIMARY KEY (hand, tool_use_id)) WITHOUT ROWID;
 `;
@@ -36,6 +36,8 @@ const HandRow = z.object({
   holder: z.string().transform((text) => text as SessionId),
   fence: z.number().transform((value) => value as Fence),
   state: z.enum(["live", "releasing"]),
+  /** JSON text of the MCP server that the hand is; null: it is a sandbox. */
+  server: z.string().nullable(),
 });
 export type HandRow = Readonly<z.infer<typeof HandRow>>;
 
@@ -86,6 +88,7 @@ export class Ledger {
       db.exec("PRAGMA locking_mode = EXCLUSIVE");
       db.exec("PRAGMA synchronous = FULL");
       db.exec(SCHEMA);
+      addServerColumn(db);
       db.prepare("INSERT INTO host (one, id, boot) VALUES (1, ?, 1) ON CONFLICT (one) DO UPDATE SET boot = boot + 1").run(mint("host"));
       return new Ledger(db, StoredHost.parse(db.prepare("SELECT id, boot FROM host").get()), onBroken);
     } catch (error) {
@@ -102,14 +105,14 @@ export class Ledger {
     return this.#hands.get(id);
   }
 
-  /** The session's live hand; hands that are being released no longer count. */
-  handOf(session: SessionId): HandRow | undefined {
-    return this.hands().find((row) => row.session === session && row.state === "live");
+  /** The session's live hand that is this server, or its sandbox; hands that are being released no longer count. */
+  handOf(session: SessionId, server: string | null = null): HandRow | undefined {
+    return this.hands().find((row) => row.session === session && row.state === "live" && row.server === server);
   }
 
   addHand(row: HandRow): Promise<void> {
     this.#hands.set(row.hand, row);
-    return this.#write("INSERT INTO hands VALUES (?, ?, ?, ?, ?, ?, ?, ?)", [
+    return this.#write("INSERT INTO hands VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", [
       row.hand,
       row.session,
       row.driver,
@@ -118,6 +121,7 @@ export class Ledger {
       row.holder,
       row.fence,
       row.state,
+      row.server,
     ]);
   }
 
@@ -215,4 +219,10 @@ export class Ledger {
     this.#statements.set(sql, statement);
     return statement;
   }
+}
+
+/** A ledger of a host that knew sandboxes only has no such column. */
+function addServerColumn(db: Database.Database): void {
+  const columns = z.array(z.object({ name: z.string() })).parse(db.prepare("PRAGMA table_info(hands)").all());
+  if (!columns.some(({ name }) => name === "server")) db.exec("ALTER TABLE hands ADD COLUMN server TEXT");
 }

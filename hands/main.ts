@@ -9,6 +9,7 @@ import { HandHost } from "./host.ts";
 import { type Door, openDoor } from "./http.ts";
 import { Ledger } from "./ledger.ts";
 import type { SandboxDriver } from "./sandbox.ts";
+import { type ConfiguredServers, readServers } from "./servers/configured.ts";
 
 const LOCK_WAIT_MS = 10_000;
 const LOCK_RETRY_MS = 100;
@@ -25,7 +26,8 @@ process.on("unhandledRejection", (error) => die(error));
 
 const ledger = await openLedger();
 const driver = await driverOrExit();
-const host = new HandHost({ ledger, driver, dataDir: config.dataDir, log, idleMs: config.sandboxIdleMs });
+const servers = { ...config.servers, configured: await configuredServers() };
+const host = new HandHost({ ledger, driver, dataDir: config.dataDir, log, idleMs: config.sandboxIdleMs, servers });
 await host.start();
 const door = await openDoor({ host, handKey: await handKey(), address: config.host, port: config.port, log });
 
@@ -72,6 +74,15 @@ async function driverOrExit(): Promise<SandboxDriver> {
   } catch (error) {
     if (error instanceof SandboxUnavailable) return exit(error.message);
     throw error;
+  }
+}
+
+async function configuredServers(): Promise<ConfiguredServers> {
+  if (config.serversFile === null) return new Map();
+  try {
+    return await readServers(config.serversFile);
+  } catch (error) {
+    return exit(error instanceof Error ? error.message : "the file of MCP servers can't be used");
   }
 }
 

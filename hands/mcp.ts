@@ -21,6 +21,7 @@ const OUTCOME_META = "manyhands/outcome";
 const REFUSED = -32_001;
 const INVALID_PARAMS = -32_602;
 const SETTLED_MAX = 1_000;
+const LIST_WAIT_MS_MAX = 60_000;
 
 const Session = z.string().transform((text, context): SessionId => {
   const id = parseSessionId(text);
@@ -37,9 +38,28 @@ const HolderInput = z.strictObject({ session: Session, fence: FenceNumber });
 const handId = z.string().min(1).max(128);
 const toolUseId = z.string().min(1).max(512);
 
+const serverName = z.string().min(1).max(255);
+const ServerInput = z.strictObject({
+  name: serverName,
+  transport: z.discriminatedUnion("type", [
+    z.strictObject({ type: z.literal("url"), url: z.url({ protocol: /^https?$/ }).max(2_048) }),
+    z.strictObject({ type: z.literal("configured"), server: serverName }),
+  ]),
+});
+
 const HOST_INPUTS = {
   identity: z.strictObject({}),
-  provision: z.strictObject({ holder: HolderInput, resources: z.strictObject({ environment_id: z.string().max(255) }) }),
+  provision: z.strictObject({
+    holder: HolderInput,
+    resources: z.union([z.strictObject({ environment_id: z.string().max(255) }), z.strictObject({ server: ServerInput })]),
+  }),
+  list_tools: z.strictObject({
+    holder: HolderInput,
+    hand: handId,
+    known: z.string().max(128).nullable(),
+    wait_ms: z.number().int().min(0).max(LIST_WAIT_MS_MAX),
+    is_fresh: z.boolean(),
+  }),
   announce: z.strictObject({ holder: HolderInput, hand: handId }),
   transfer: z.strictObject({ holder: HolderInput, hand: handId, to: HolderInput }),
   cancel: z.strictObject({ holder: HolderInput, hand: handId, tool_use_id: toolUseId }),
@@ -52,6 +72,7 @@ type HostTool = keyof typeof HOST_INPUTS;
 const HOST_SAYS: Record<HostTool, string> = {
   identity: "The host's id and its boot number.",
   provision: "Makes a session's hand, or finds the one it has.",
+  list_tools: "The tools of a hand that is an MCP server.",
   announce: "Announces a fence: older ones are refused from the answer on.",
   transfer: "Gives a hand to another holder.",
   cancel: "Ends a call; answers with what it came to.",
@@ -85,7 +106,11 @@ export function mcpHandler(host: HandHost, onerror: (error: Error) => void, body
   const make = ({ requestInfo }: { requestInfo?: Request }): Server => {
     const hand = HAND_PATH.exec(new URL(requestInfo?.url ?? "http://none/").pathname)?.[1];
     const server = new Server({ name: hand === undefined ? "manyhands-hands" : "manyhands-hand", version: "1" }, { capabilities: { tools: {} } });
-    server.setRequestHandler("tools/list", () => ({ tools: hand === undefined ? HOST_TOOLS : HAND_TOOLS, ttlMs: 60_000, cacheScope: "private" }));
+    server.setRequestHandler("tools/list", () => ({
+      tools: hand === undefined ? HOST_TOOLS : host.isServer(hand) ? [] : HAND_TOOLS,
+      ttlMs: 60_000,
+      cacheScope: "private",
+    }));
     server.setRequestHandler("tools/call", async ({ params }, context) => {
       const args = params.arguments ?? {};
       const meta = context.mcpReq._meta ?? {};
@@ -112,8 +137,14 @@ async function callHost(host: HandHost, name: string, args: unknown): Promise<Ca
     case "identity":
       HOST_INPUTS.identity.parse(args);
       return data(host.identity());
-    case "provision":
-      return data(await host.provision(HOST_INPUTS.provision.parse(args).holder));
+    case "provision": {
+      const { holder, resources } = HOST_INPUTS.provision.parse(args);
+      return data(await host.provision(holder, "server" in resources ? resources.server : null));
+    }
+    case "list_tools": {
+      const { holder, hand, known, wait_ms, is_fresh } = HOST_INPUTS.list_tools.parse(args);
+      return data(await host.listTools(hand, holder, { known, waitMs: wait_ms, isFresh: is_fresh }));
+    }
     case "announce": {
       const { hand, holder } = HOST_INPUTS.announce.parse(args);
       await host.announce(hand, holder);

@@ -8,7 +8,8 @@ import { mkdir, readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import type { Logger } from "pino";
 import type { Ledger } from "./ledger.ts";
-import type { Sandbox, SandboxDriver } from "./sandbox.ts";
+import type { Runner } from "./runner.ts";
+import type { SandboxDriver } from "./sandbox.ts";
 
 const SWEEP_MS = 30_000;
 /** Until the next sweep when something could not be removed. */
@@ -17,7 +18,7 @@ const IDLE_MS = 10 * 60_000;
 
 export interface SweeperOptions {
   readonly ledger: Ledger;
-  readonly sandboxes: Map<string, Sandbox>;
+  readonly sandboxes: Map<string, Runner>;
   readonly driver: SandboxDriver;
   /** Where the hands' folders are. */
   readonly root: string;

@@ -1,23 +1,66 @@
-// A session's tie to its hand: which hand host has it, and that this lease's fence is known there.
+// A session's ties to its hands, the sandbox and a connection to each MCP server: which hand host has them, and that this lease's fence is known there.
 //
-//   B1  No hand is touched before the first call that needs one; a hand that the log names only hears the new fence, beside inference.
+//   B1  No hand is touched before something needs it; a hand that the log names only hears the new fence, beside inference.
 //   B2  `log.hand` is durable before the first execute: whoever takes the session next asks the same host.
 //   B3  The fence is announced, and answered, before anything is asked again, cancelled or closed there.
 //   B4  A lost hand is said so in the log, once; the next call provisions a new one.
 
-import type { HandRef, Holder } from "../hands/hand.ts";
+import type { HandRef, Holder, ServerWanted, Wanted } from "../hands/hand.ts";
+import type { ServerRef } from "../session-store/events/log.ts";
 import type { LeaseContext } from "./host-context.ts";
 import type { Journal } from "./journal.ts";
+import { serversOf } from "./tools.ts";
+import type { BoundHand } from "./view.ts";
+
+/** The scheme of an address that is a name at the hand host instead: a server that its operator configured. */
+const CONFIGURED = "hand:";
+
+export class Bindings {
+  readonly #context: LeaseContext;
+  readonly #journal: Journal;
+  readonly #sandbox: HandBinding;
+  readonly #servers = new Map<string, HandBinding>();
+
+  constructor(context: LeaseContext, journal: Journal) {
+    this.#context = context;
+    this.#journal = journal;
+    this.#sandbox = new HandBinding(context, journal, null);
+  }
+
+  get holder(): Holder {
+    return this.#sandbox.holder;
+  }
+
+  /** Of the session's sandbox, or of a server by the agent's name for it. */
+  of(server: string | null): HandBinding {
+    if (server === null) return this.#sandbox;
+    // A server that the agent no longer has: nothing is at that address.
+    const ref = serversOf(this.#journal.view.agent).find(({ name }) => name === server) ?? { name: server, url: `${CONFIGURED}` };
+    const key = JSON.stringify([ref.name, ref.url]);
+    const binding = this.#servers.get(key) ?? new HandBinding(this.#context, this.#journal, { name: ref.name, url: ref.url });
+    this.#servers.set(key, binding);
+    return binding;
+  }
+
+  /** B1 */
+  announce(): void {
+    this.#sandbox.announce();
+    for (const { name } of serversOf(this.#journal.view.agent)) this.of(name).announce();
+  }
+}
 
 export class HandBinding {
   readonly #context: LeaseContext;
   readonly #journal: Journal;
   readonly #holder: Holder;
+  readonly #server: ServerRef | null;
   #bound: Promise<HandRef> | null = null;
 
-  constructor(context: LeaseContext, journal: Journal) {
+  /** `server`: null for the sandbox. */
+  constructor(context: LeaseContext, journal: Journal, server: ServerRef | null) {
     this.#context = context;
     this.#journal = journal;
+    this.#server = server;
     this.#holder = { session: context.lease.id, fence: context.lease.fence };
   }
 
@@ -25,14 +68,20 @@ export class HandBinding {
     return this.#holder;
   }
 
+  /** What the log says of it. */
+  get known(): BoundHand | null {
+    const { view } = this.#journal;
+    return this.#server === null ? view.hand : view.servers.handOf(this.#server);
+  }
+
   /** Is there a hand that may have been asked for something? One whose announcement failed is there all the same: the next one asks again. */
   get mayBeBound(): boolean {
-    return this.#bound !== null || this.#journal.view.hand?.state === "bound";
+    return this.#bound !== null || this.known?.state === "bound";
   }
 
   /** Announces the fence to the hand that the log names; its answer is awaited by whoever needs the hand. B1 */
   announce(): void {
-    const hand = this.#journal.view.hand;
+    const hand = this.known;
     if (hand?.state !== "bound" || this.#bound) return;
     const ref = { hand: hand.hand, host: hand.host };
     this.#hold(this.#context.hands.announce(this.#holder, ref, this.#context.leaseSignal).then(() => ref));
@@ -47,16 +96,20 @@ export class HandBinding {
   /** The hand is gone for good, with its files. B4 */
   async lose(): Promise<void> {
     this.#bound = null;
-    const hand = this.#journal.view.hand;
-    if (hand?.state !== "bound") return;
-    await this.#journal.append([{ type: "log.hand", hand: hand.hand, host: hand.host, state: "lost" }]);
+    const hand = this.known;
+    if (hand?.state === "bound") await this.#say(hand, "lost");
   }
 
   async #provision(): Promise<HandRef> {
     const { hands, leaseSignal } = this.#context;
-    const ref = await hands.provision(this.#holder, { environment_id: this.#journal.view.environmentId }, leaseSignal);
-    await this.#journal.append([{ type: "log.hand", hand: ref.hand, host: ref.host, state: "bound" }]);
+    const wanted: Wanted = this.#server === null ? { environment_id: this.#journal.view.environmentId } : { server: wantedOf(this.#server) };
+    const ref = await hands.provision(this.#holder, wanted, leaseSignal);
+    await this.#say(ref, "bound");
     return ref;
+  }
+
+  async #say({ hand, host }: HandRef, state: "bound" | "lost"): Promise<void> {
+    await this.#journal.append([{ type: "log.hand", hand, host, state, ...(this.#server ? { server: this.#server } : {}) }]);
   }
 
   // A failed attempt is forgotten, so that the next call tries anew.
@@ -67,4 +120,9 @@ export class HandBinding {
     });
     return attempt;
   }
+}
+
+function wantedOf({ name, url }: ServerRef): ServerWanted {
+  if (url.startsWith(CONFIGURED)) return { name, transport: { type: "configured", server: url.slice(CONFIGURED.length) || name } };
+  return { name, transport: { type: "url", url } };
 }

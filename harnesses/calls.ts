@@ -1,6 +1,6 @@
 // Runs the calls of a session in its hand, and makes of each exactly one result.
 //
-//   C1  Calls start in call order, one at a time; only read-only ones overlap, at most OVERLAP_MAX of them.
+//   C1  Calls to one hand start in call order, one at a time; only read-only ones overlap, at most OVERLAP_MAX of them. Hands run beside each other.
 //   C2  A result is appended as it comes, by whoever claims the call first: its own run, or an interrupt that closes it.
 //   C3  A call of an earlier lease is asked for again under its id: the hand host answers with what it knows and never runs it twice (M1).
 //   C4  What may have run and can't be told is said so; only read-only and idempotent tools are run again.
@@ -9,7 +9,7 @@ import type { HandRef, Outcome } from "../hands/hand.ts";
 import type { BrainEntry } from "../session-store/entry.ts";
 import type { EventId } from "../session-store/ids.ts";
 import { Refusal } from "../session-store/refusal.ts";
-import type { HandBinding } from "./binding.ts";
+import type { Bindings } from "./binding.ts";
 import { errorResult, INTERRUPTED_TEXT, resultEntry } from "./entries.ts";
 import type { LeaseContext } from "./host-context.ts";
 import type { Journal } from "./journal.ts";
@@ -25,14 +25,17 @@ const SETTLED_MS = 5_000;
 const OVERLAP_MAX = 16;
 
 const LOST: Outcome = { type: "unknown", reason: "its sandbox was lost, with the files in it" };
+const lost = ({ server }: Call): Outcome =>
+  server === null ? LOST : { type: "unknown", reason: `the connection to MCP server ${JSON.stringify(server)} was lost with its hand host` };
+const isWeb = ({ name, server }: Call): boolean => server === null && isWebTool(name);
 const LOST_BEFORE = "The sandbox was lost and its files are gone; this ran in a new one.";
 
 export class Calls {
   readonly #context: LeaseContext;
   readonly #journal: Journal;
-  readonly #binding: HandBinding;
+  readonly #bindings: Bindings;
   readonly #queue: Call[] = [];
-  readonly #running = new Map<EventId, { readonly isReadOnly: boolean; readonly done: Promise<void> }>();
+  readonly #running = new Map<EventId, { readonly server: string | null; readonly isReadOnly: boolean; readonly done: Promise<void> }>();
   /** Calls that were queued in this lease. */
   readonly #started = new Set<EventId>();
   /** Calls that this lease sent to the hand. */
@@ -41,10 +44,10 @@ export class Calls {
   readonly #claimed = new Set<EventId>();
   #wasLost = false;
 
-  constructor(context: LeaseContext, journal: Journal, binding: HandBinding) {
+  constructor(context: LeaseContext, journal: Journal, bindings: Bindings) {
     this.#context = context;
     this.#journal = journal;
-    this.#binding = binding;
+    this.#bindings = bindings;
   }
 
   get isBusy(): boolean {
@@ -91,31 +94,35 @@ export class Calls {
     return true;
   }
 
+  /** C1 */
   #pump(): void {
-    for (;;) {
-      const call = this.#queue[0];
-      if (!call) return;
+    const held = new Set<string | null>();
+    for (const call of [...this.#queue]) {
+      if (held.has(call.server)) continue;
       const isReadOnly = this.#toolOf(call)?.isReadOnly ?? false;
-      const running = [...this.#running.values()];
-      if (running.length > 0 && !(isReadOnly && running.every((one) => one.isReadOnly))) return;
-      if (running.length >= OVERLAP_MAX) return;
-      this.#queue.shift();
+      const running = [...this.#running.values()].filter(({ server }) => server === call.server);
+      const isFree = running.length === 0 || (isReadOnly && running.length < OVERLAP_MAX && running.every((one) => one.isReadOnly));
+      if (!isFree) {
+        held.add(call.server);
+        continue;
+      }
+      this.#queue.splice(this.#queue.indexOf(call), 1);
       const done = this.#run(call).finally(() => {
         this.#running.delete(call.id);
         this.#pump();
       });
       // A run that failed without a result is asked for again when its session is next looked at.
       done.catch(() => this.#started.delete(call.id));
-      this.#running.set(call.id, { isReadOnly, done });
+      this.#running.set(call.id, { server: call.server, isReadOnly, done });
     }
   }
 
   async #run(call: Call): Promise<void> {
-    const outcome = call.kind === "deny" ? null : isWebTool(call.name) ? this.#web(call) : await this.#execute(call);
+    const outcome = call.kind === "deny" ? null : isWeb(call) ? this.#web(call) : await this.#execute(call);
     if (!this.#claim(call.id)) return;
     await this.#journal.append([outcome ? this.#entryOf(call, outcome) : errorResult(call, "This tool is disabled.")]);
     await this.#context.fault("result-stored");
-    if (!isWebTool(call.name)) this.#settle(call.id);
+    if (!isWeb(call)) this.#settle(call);
   }
 
   #web(call: Call): Outcome {
@@ -127,50 +134,53 @@ export class Calls {
     const tool = this.#toolOf(call);
     const mayRerun = tool !== undefined && (tool.isReadOnly || tool.isIdempotent);
     const isOld = call.fence !== lease.fence;
+    const binding = this.#bindings.of(call.server);
     for (let isFirst = true; ; isFirst = false) {
-      const hand = this.#journal.view.hand;
-      if (isOld && hand?.state === "lost" && hand.position > call.position) return LOST;
+      const hand = binding.known;
+      if (isOld && hand?.state === "lost" && hand.position > call.position) return lost(call);
       try {
-        const ref = await this.#binding.ensure();
-        if (this.#claimed.has(call.id)) return LOST;
+        const ref = await binding.ensure();
+        if (this.#claimed.has(call.id)) return lost(call);
         this.#asked.add(call.id);
         const use = { id: call.id, name: call.name, input: call.input };
-        const answer = hands.execute(this.#binding.holder, ref, use, mayRerun, leaseSignal);
+        const answer = hands.execute(binding.holder, ref, use, mayRerun, leaseSignal);
         // Awaited below; it may fail before.
         answer.catch(() => {});
         await this.#context.fault("tool-running");
-        return await this.#answered(answer);
+        return await this.#answered(call, answer);
       } catch (error) {
         if (!(error instanceof Refusal) || error.code !== "hand_lost") throw this.#fenced(error);
         log.warn({ sessionId: lease.id, fence: lease.fence, toolUseId: call.id }, "hand.lost");
-        const wasBound = this.#journal.view.hand?.state === "bound";
-        this.#wasLost ||= wasBound;
-        await this.#binding.lose();
-        if (!wasBound || !isFirst) return { type: "failed", reason: "no sandbox can be reached" };
+        const wasBound = binding.known?.state === "bound";
+        this.#wasLost ||= wasBound && call.server === null;
+        await binding.lose();
+        if (!wasBound || !isFirst)
+          return { type: "failed", reason: call.server === null ? "no sandbox can be reached" : "its hand host can't be reached" };
       }
     }
   }
 
   /** A hand that is lost while a call is in it: the call is over, and nobody can tell how. */
-  async #answered(answer: Promise<Outcome>): Promise<Outcome> {
+  async #answered(call: Call, answer: Promise<Outcome>): Promise<Outcome> {
     try {
       return await answer;
     } catch (error) {
       if (!(error instanceof Refusal) || error.code !== "hand_lost") throw error;
-      await this.#binding.lose();
-      return LOST;
+      await this.#bindings.of(call.server).lose();
+      return lost(call);
     }
   }
 
   async #cancel(call: Call): Promise<{ readonly call: Call; readonly entry: BrainEntry }> {
     const placeholder = { call, entry: errorResult(call, INTERRUPTED_TEXT) };
     const mayBeRunning = this.#asked.has(call.id) || (call.fence !== this.#context.lease.fence && call.kind !== "custom");
-    if (!mayBeRunning || !this.#binding.mayBeBound) return placeholder;
+    const binding = this.#bindings.of(call.server);
+    if (!mayBeRunning || !binding.mayBeBound) return placeholder;
     const { hands, lease, leaseSignal, log } = this.#context;
     const signal = AbortSignal.any([leaseSignal, AbortSignal.timeout(CANCEL_MS)]);
     try {
-      const ref = await this.#within(this.#binding.ensure(), signal);
-      const outcome = await hands.cancel(this.#binding.holder, ref, call.id, signal);
+      const ref = await this.#within(binding.ensure(), signal);
+      const outcome = await hands.cancel(binding.holder, ref, call.id, signal);
       return outcome.type === "done" ? { call, entry: this.#entryOf(call, outcome) } : placeholder;
     } catch (error) {
       leaseSignal.throwIfAborted();
@@ -188,7 +198,7 @@ export class Calls {
     switch (outcome.type) {
       case "done": {
         const content = wellFormed(outcome.content);
-        if (!this.#wasLost) return resultEntry(call, content, outcome.isError);
+        if (!this.#wasLost || call.server !== null) return resultEntry(call, content, outcome.isError);
         this.#wasLost = false;
         return resultEntry(call, [{ type: "text", text: LOST_BEFORE }, ...content], outcome.isError);
       }
@@ -206,17 +216,19 @@ export class Calls {
   }
 
   #toolOf(call: Call) {
+    if (call.server !== null) return undefined;
     return toolsOf(this.#journal.view.agent).find((tool) => tool.name === call.name);
   }
 
   /** Tells the hand host that the result is in the log; best effort, nobody waits for it. */
-  #settle(id: EventId): void {
+  #settle({ id, server }: Call): void {
     const { hands, lease, log } = this.#context;
-    if (!this.#binding.mayBeBound) return;
+    const binding = this.#bindings.of(server);
+    if (!binding.mayBeBound) return;
     const signal = AbortSignal.timeout(SETTLED_MS);
-    this.#binding
+    binding
       .ensure()
-      .then((ref) => hands.settled(this.#binding.holder, ref, [id], signal))
+      .then((ref) => hands.settled(binding.holder, ref, [id], signal))
       .catch((error: unknown) => log.debug({ sessionId: lease.id, toolUseId: id, err: error }, "tool.unsettled"));
   }
 }

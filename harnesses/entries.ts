@@ -73,13 +73,14 @@ export function errorEntry(error: Omit<SessionError, "retry_status">, retry: Ses
   return { id: mintEvent(), type: "session.error", error: { ...error, message: error.message.toWellFormed(), retry_status: { type: retry } } };
 }
 
-export function resultEntry(call: Pick<Call, "id" | "kind">, content: readonly ResultBlock[], isError: boolean): BrainEntry {
+export function resultEntry(call: Pick<Call, "id" | "kind" | "server">, content: readonly ResultBlock[], isError: boolean): BrainEntry {
   const id = mintEvent();
+  if (call.server !== null) return { id, type: "agent.mcp_tool_result", mcp_tool_use_id: call.id, content, is_error: isError };
   return call.kind === "custom"
     ? { id, type: "user.custom_tool_result", custom_tool_use_id: call.id, content, is_error: isError }
     : { id, type: "agent.tool_result", tool_use_id: call.id, content, is_error: isError };
 }
 
-export function errorResult(call: Pick<Call, "id" | "kind">, text: string): BrainEntry {
+export function errorResult(call: Pick<Call, "id" | "kind" | "server">, text: string): BrainEntry {
   return resultEntry(call, [{ type: "text", text: text.toWellFormed() }], true);
 }

@@ -86,7 +86,9 @@ export interface ToolDescriptor {
   readonly isReadOnly: boolean;
   /** Run twice is the same as run once. */
   readonly isIdempotent: boolean;
-  readonly source: "hand" | "web" | "custom";
+  readonly source: "hand" | "web" | "custom" | "mcp";
+  /** With source `mcp`: the server, and the tool as the server calls it. */
+  readonly mcp?: { readonly server: string; readonly name: string };
 }
 
 export interface Reply {

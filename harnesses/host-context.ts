@@ -7,6 +7,7 @@ import type { FaultPoint } from "../session-store/fault-point.ts";
 import type { SessionStore } from "../session-store/store.ts";
 import type { MintGrant } from "./grant.ts";
 import type { Harness } from "./harness.ts";
+import type { WarmViews } from "./warm-views.ts";
 
 export interface HostContext {
   readonly store: SessionStore;
@@ -17,6 +18,8 @@ export interface HostContext {
   readonly harness: Harness;
   readonly log: Logger;
   readonly fault: FaultPoint;
+  /** What this worker still knows of sessions that it drove. */
+  readonly views: WarmViews;
 }
 
 /** The host's own tie to one lease. */

@@ -8,7 +8,7 @@
 import type { Lease } from "../session-store/due.ts";
 import type { BrainEntry } from "../session-store/entry.ts";
 import type { StopDetails, StopReason } from "../session-store/events/brain.ts";
-import { HandBinding } from "./binding.ts";
+import { Bindings } from "./binding.ts";
 import { Calls } from "./calls.ts";
 import { appliedEntries, errorEntry, idleEntries, rescheduledEntries, runningEntries, spanFailed } from "./entries.ts";
 import { evaluate } from "./evaluate.ts";
@@ -19,6 +19,7 @@ import { Journal } from "./journal.ts";
 import { LeaseKeeper } from "./lease-keeper.ts";
 import { evaluationEnd, type Outcome } from "./outcomes.ts";
 import { retryAfter } from "./retry.ts";
+import { ServerLists } from "./server-lists.ts";
 import { settleCalls } from "./settle.ts";
 import type { Step } from "./steps.ts";
 import { isSaid, nextStep } from "./steps.ts";
@@ -40,13 +41,16 @@ export async function drive(context: HostContext, lease: Lease, takenAt: number,
   const { log } = context;
   const facts = { sessionId: lease.id, fence: lease.fence };
   const host = new Host(context, lease, takenAt, shutdown);
+  let isGivenBack = false;
   try {
     await host.drive();
+    isGivenBack = true;
   } catch (error) {
     if (error instanceof Stop && error.kind === "lease_lost") log.warn({ ...facts, err: error.cause }, "lease.lost");
     else log.error({ ...facts, err: error }, "session.failed");
   } finally {
     host.close();
+    if (isGivenBack) context.views.keep(lease.id, host.view);
   }
 }
 
@@ -55,7 +59,8 @@ class Host {
   readonly #shutdown: AbortSignal;
   readonly #keeper: LeaseKeeper;
   readonly #journal: Journal;
-  readonly #binding: HandBinding;
+  readonly #bindings: Bindings;
+  readonly #lists: ServerLists;
   readonly #calls: Calls;
   /** Ends what still waits for a hand when the lease is given back; the tools themselves go on. */
   readonly #over = new AbortController();
@@ -72,27 +77,28 @@ class Host {
       leaseSignal: AbortSignal.any([this.#keeper.signal, this.#over.signal]),
       loseLease: (cause) => this.#keeper.lose(cause),
     };
-    this.#journal = new Journal(context.store, lease, this.#keeper, () => this.#hearNews());
-    this.#binding = new HandBinding(this.#context, this.#journal);
-    this.#calls = new Calls(this.#context, this.#journal, this.#binding);
+    this.#journal = new Journal(context.store, lease, this.#keeper, { onNews: () => this.#hearNews(), kept: context.views.take(lease.id) });
+    this.#bindings = new Bindings(this.#context, this.#journal);
+    this.#lists = new ServerLists(this.#context, this.#journal, this.#bindings);
+    this.#calls = new Calls(this.#context, this.#journal, this.#bindings);
   }
 
-  get #view(): LogView {
+  get view(): LogView {
     return this.#journal.view;
   }
   get #session() {
-    return { id: this.#context.lease.id, view: this.#view };
+    return { id: this.#context.lease.id, view: this.view };
   }
 
   async drive(): Promise<void> {
     const { lease, fault } = this.#context;
     await fault("taken");
     await this.#journal.open();
-    this.#binding.announce();
+    this.#bindings.announce();
     for (;;) {
       this.#keeper.signal.throwIfAborted();
       if (this.#shutdown.aborted) return this.#handOver();
-      const ending = await this.#take(nextStep(this.#view, lease.attempt));
+      const ending = await this.#take(nextStep(this.view, lease.attempt));
       if (ending && (await this.#finish(ending))) return;
     }
   }
@@ -105,7 +111,7 @@ class Host {
 
   // An interrupt stops whatever the turn awaits; the rest of the news is read off the log at the next step.
   #hearNews(): void {
-    if (this.#view.hasInterrupt) this.#controller?.abort(new Stop("interrupted"));
+    if (this.view.hasInterrupt) this.#controller?.abort(new Stop("interrupted"));
   }
 
   async #take(step: Step): Promise<Ending | null> {
@@ -116,7 +122,7 @@ class Host {
         return this.#giveUp();
       case "close_span":
         await this.#recover();
-        await this.#journal.append(spanFailed(this.#view), { isRecovery: true });
+        await this.#journal.append(spanFailed(this.view), { isRecovery: true });
         return null;
       case "interrupt":
         return this.#interrupt();
@@ -127,7 +133,7 @@ class Host {
           return null;
         });
       case "wait":
-        return { entries: () => (isSaid(this.#view, step.ids) ? [] : this.#idle({ type: "requires_action", event_ids: step.ids })) };
+        return { entries: () => (isSaid(this.view, step.ids) ? [] : this.#idle({ type: "requires_action", event_ids: step.ids })) };
       case "run":
         return this.#stoppable((controller) => this.#run(controller));
       case "evaluate":
@@ -140,10 +146,10 @@ class Host {
   async #finish(ending: Ending): Promise<boolean> {
     await this.#context.fault("before-finish");
     for (;;) {
-      const answer = await this.#journal.writer.finish(this.#view.head, ending.entries(), ending.waitMs);
+      const answer = await this.#journal.writer.finish(this.view.head, ending.entries(), ending.waitMs);
       if (answer === "done") return true;
       await this.#journal.read();
-      const insists = ending.insists === "always" || (ending.insists === "unless_interrupted" && !this.#view.hasInterrupt);
+      const insists = ending.insists === "always" || (ending.insists === "unless_interrupted" && !this.view.hasInterrupt);
       if (!insists) return false;
     }
   }
@@ -151,8 +157,8 @@ class Host {
   /** Lets the harness think until it ends, throws, or is stopped. */
   async #run(controller: AbortController): Promise<Ending | null> {
     const { harness } = this.#context;
-    const from = this.#view.head;
-    const turn = new Turn(this.#context, this.#journal, this.#calls, controller, () => this.#model());
+    const from = this.view.head;
+    const turn = new Turn(this.#context, this.#journal, { calls: this.#calls, lists: this.#lists }, controller, () => this.#model());
     const stop = aborted(controller.signal);
     try {
       const running = harness.run(turn);
@@ -161,7 +167,7 @@ class Host {
       const end = await Promise.race([running, stop.promise]);
       await turn.end();
       if (end.type === "stopped" && turn.halt) return this.#halted(turn.halt);
-      if (this.#view.head === from) throw new Error("The harness ended its run without doing anything.");
+      if (this.view.head === from) throw new Error("The harness ended its run without doing anything.");
       return this.#ended(end);
     } catch (error) {
       await turn.end();
@@ -174,7 +180,7 @@ class Host {
 
   #ended(end: RunEnd): Ending | null {
     if (end.type === "stopped") throw new Error("The harness stopped without being told to.");
-    const { messages, hasInterrupt, openCalls, outcomes } = this.#view;
+    const { messages, hasInterrupt, openCalls, outcomes } = this.view;
     if (end.type === "waiting" || hasInterrupt || openCalls.length > 0) return null;
     if (end.type === "refusal") return { entries: () => this.#refused(end.category, end.explanation) };
     return messages.length > 0 || outcomes.current ? null : { entries: () => this.#idle({ type: "end_turn" }) };
@@ -182,7 +188,7 @@ class Host {
 
   /** Null: what was lost with a worker between a refusal and its idle is the provider's wording, not the fact. */
   #refused(category: string | null, explanation: string | null): readonly BrainEntry[] {
-    const given = this.#view.outcomes.all.filter(({ isTakenUp }) => isTakenUp);
+    const given = this.view.outcomes.all.filter(({ isTakenUp }) => isTakenUp);
     const ended = given.map((outcome) => evaluationEnd(outcome, "failed", "The model refused to go on."));
     return [...ended, ...this.#idle({ type: "refusal" }, { type: "refusal", category, explanation })];
   }
@@ -202,12 +208,12 @@ class Host {
   #exhausted(error: Halt["error"], whyUnknown: string): Ending {
     return {
       entries: () => [
-        ...(this.#view.status === "idle" ? runningEntries(this.#session) : []),
-        ...spanFailed(this.#view),
+        ...(this.view.status === "idle" ? runningEntries(this.#session) : []),
+        ...spanFailed(this.view),
         ...this.#calls.giveUp(whyUnknown),
         errorEntry(error, "exhausted"),
-        ...appliedEntries(this.#view.waiting),
-        ...this.#view.outcomes.all.map((outcome) => evaluationEnd(outcome, "failed", error.message)),
+        ...appliedEntries(this.view.waiting),
+        ...this.view.outcomes.all.map((outcome) => evaluationEnd(outcome, "failed", error.message)),
         ...this.#idle({ type: "retries_exhausted" }),
       ],
       insists: "always",
@@ -224,12 +230,12 @@ class Host {
   /** Closes what is open and applies what waits, in arrival order, up to the last interrupt; what came after it starts the next turn. */
   async #interrupt(): Promise<Ending> {
     await this.#journal.append(await this.#calls.interrupt());
-    const isFresh = this.#view.status === "idle" && this.#view.lastStop?.type !== "requires_action";
+    const isFresh = this.view.status === "idle" && this.view.lastStop?.type !== "requires_action";
     return {
       entries: () => {
-        const { waiting } = this.#view;
+        const { waiting } = this.view;
         const last = waiting.findLastIndex(({ event }) => event.type === "user.interrupt");
-        const ended = this.#view.outcomes.all.filter(({ position }) => position < (waiting[last]?.position ?? 0)).map(interrupted);
+        const ended = this.view.outcomes.all.filter(({ position }) => position < (waiting[last]?.position ?? 0)).map(interrupted);
         const opening = isFresh ? runningEntries(this.#session) : [];
         return [...opening, ...appliedEntries(waiting.slice(0, last + 1)), ...ended, ...this.#idle({ type: "end_turn" })];
       },
@@ -238,7 +244,7 @@ class Host {
 
   async #handOver(): Promise<void> {
     await this.#journal.writer.idle();
-    const entries = this.#view.status === "running" ? [...spanFailed(this.#view), ...rescheduledEntries(this.#session)] : spanFailed(this.#view);
+    const entries = this.view.status === "running" ? [...spanFailed(this.view), ...rescheduledEntries(this.#session)] : spanFailed(this.view);
     await this.#journal.writer.release(entries, 0);
   }
 
@@ -264,7 +270,7 @@ class Host {
     const { lease, log, harness } = this.#context;
     log.error({ sessionId: lease.id, fence: lease.fence, harness: harness.name, err: error }, "harness.failed");
     const failure = { type: "unknown_error", message: "The turn failed inside the harness.", isTransient: true } as const;
-    const retry = retryAfter(failure, this.#view.failures, Math.random);
+    const retry = retryAfter(failure, this.view.failures, Math.random);
     const told = { type: failure.type, message: failure.message };
     return this.#halted(retry.type === "wait" ? { type: "reschedule", error: told, waitMs: retry.ms } : { type: "exhausted", error: told });
   }
@@ -282,7 +288,7 @@ class Host {
   async #model(): Promise<{ readonly baseURL: string; readonly grant: string }> {
     if (!this.#grant || this.#grant.until < performance.now()) {
       const { lease, mintGrant } = this.#context;
-      const minted = mintGrant({ session: lease.id, fence: lease.fence, vaults: this.#view.vaultIds });
+      const minted = mintGrant({ session: lease.id, fence: lease.fence, vaults: this.view.vaultIds });
       this.#grant = { text: minted.text, until: performance.now() + minted.lifeMs * GRANT_LIFE_USED };
     }
     return { baseURL: `${this.#context.vaultUrl}/model`, grant: await this.#grant.text };

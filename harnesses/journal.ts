@@ -2,10 +2,14 @@
 //
 //   J1  The view has every entry up to its head; an append of ours that skips entries of others is followed by a read of the gap.
 //   J2  News (what others wrote) is told after it is in the view. A lost bell is healed by the next renewal.
+//   J3  A view that was kept from an earlier lease is proved before it is used: the log still has its last entry, the same to the letter, in its
+//       place. Entries are immutable and only a log's end can be lost (S1, S5), so all before it is the same too; if not, the log is read anew.
+//   J4  Once closed the view is left alone, whatever is still on its way.
 
 import type { Lease } from "../session-store/due.ts";
 import type { BrainEntry, Stored } from "../session-store/entry.ts";
 import type { Position } from "../session-store/ids.ts";
+import { position } from "../session-store/ids.ts";
 import { Refusal } from "../session-store/refusal.ts";
 import type { Bell, SessionStore } from "../session-store/store.ts";
 import { pause } from "./stop.ts";
@@ -17,12 +21,14 @@ const PAGE = 500;
 const READ_RETRY_MS = 100;
 
 export class Journal {
-  readonly view = new LogView();
   readonly writer: Writer;
   readonly #store: SessionStore;
   readonly #lease: Lease;
   readonly #tenure: Tenure;
   readonly #onNews: () => void;
+  #view: LogView;
+  /** The last entry of a kept view, as long as it is not proved. J3 */
+  #unproved: Stored | null;
   #reading: Promise<void> | null = null;
   #isStale = false;
   #rung = 0;
@@ -30,12 +36,19 @@ export class Journal {
   #hush = () => {};
   #isClosed = false;
 
-  constructor(store: SessionStore, lease: Lease, tenure: Tenure, onNews: () => void) {
+  /** `kept`: a view of this session from an earlier lease, which nobody else uses. */
+  constructor(store: SessionStore, lease: Lease, tenure: Tenure, { onNews, kept }: { onNews: () => void; kept?: LogView | null }) {
     this.#store = store;
+    this.#view = kept ?? new LogView();
+    this.#unproved = kept?.entries.at(-1) ?? null;
     this.#lease = lease;
     this.#tenure = tenure;
     this.#onNews = onNews;
     this.writer = new Writer(store, lease, tenure, (stored) => this.#absorb(stored));
+  }
+
+  get view(): LogView {
+    return this.#view;
   }
 
   /** Listens, then reads to the head. */
@@ -105,6 +118,7 @@ export class Journal {
 
   async #absorb(stored: readonly Stored[]): Promise<void> {
     if (this.#reading) await this.#reading;
+    if (this.#isClosed) return;
     const last = stored.at(-1)?.position ?? 0;
     this.#rung = Math.max(this.#rung, last);
     if (!this.view.fold(stored)) await this.read();
@@ -115,13 +129,27 @@ export class Journal {
   async #readOn(): Promise<void> {
     while (this.#isStale) {
       this.#isStale = false;
-      const from = this.view.head;
-      const page = await this.#readPage(from);
+      const { page, count } = await this.#readNext();
+      if (this.#isClosed) return;
       this.view.fold(page);
       // The last page needs no second look: what came after it rings.
-      if (page.length === PAGE || (page.length > 0 && this.view.head < this.#wanted)) this.#isStale = true;
+      if (count === PAGE || (count > 0 && this.view.head < this.#wanted)) this.#isStale = true;
       if (page.some((one) => one.fence !== this.#lease.fence)) this.#tell();
     }
+  }
+
+  /** What follows the view, a page of it, and how many entries were read for it. J3 */
+  async #readNext(): Promise<{ readonly page: readonly Stored[]; readonly count: number }> {
+    const last = this.#unproved;
+    if (last) {
+      const read = await this.#readPage(position(last.position - 1));
+      const [first, ...page] = read;
+      this.#unproved = null;
+      if (first && isSame(first, last)) return { page, count: read.length };
+      if (!this.#isClosed) this.#view = new LogView();
+    }
+    const page = await this.#readPage(this.#view.head);
+    return { page, count: page.length };
   }
 
   async #readPage(after: Position): Promise<readonly Stored[]> {
@@ -141,4 +169,10 @@ export class Journal {
     for (const waiter of this.#waiters) waiter();
     this.#waiters.clear();
   }
+}
+
+function isSame(one: Stored, other: Stored): boolean {
+  return (
+    one.position === other.position && one.at === other.at && one.fence === other.fence && JSON.stringify(one.entry) === JSON.stringify(other.entry)
+  );
 }

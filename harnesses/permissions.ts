@@ -18,9 +18,12 @@ const DENIED: Verdict = { type: "tool", permission: "deny" };
 export function judge(agent: AgentSnapshot, tool: ToolDescriptor | undefined): Verdict {
   if (!tool) return DENIED;
   if (tool.source === "custom") return { type: "custom" };
-  const toolset = agent.tools.find((one) => one.type === "agent_toolset_20260401");
-  if (!toolset) return DENIED;
-  const config = configOf(toolset, tool.name);
+  const { mcp } = tool;
+  const toolset = agent.tools.find((one) =>
+    mcp ? one.type === "mcp_toolset" && one.mcp_server_name === mcp.server : one.type === "agent_toolset_20260401",
+  );
+  if (!toolset || toolset.type === "custom") return DENIED;
+  const config = configOf(toolset, mcp?.name ?? tool.name);
   if (!config.enabled) return DENIED;
   switch (config.permission_policy.type) {
     case "always_allow":

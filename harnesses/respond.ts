@@ -5,13 +5,17 @@
 //       same append: no host and no client can ever run it.
 
 import type { BrainEntry } from "../session-store/entry.ts";
+import type { AgentToolUse } from "../session-store/events/brain.ts";
 import type { TextBlock } from "../session-store/events/content.ts";
 import type { AgentSnapshot, ReplyBlock } from "../session-store/events/log.ts";
 import type { EventId } from "../session-store/ids.ts";
 import { mintEvent } from "../session-store/ids.ts";
 import { errorResult, spanEnd } from "./entries.ts";
 import type { Reply, ToolDescriptor } from "./harness.ts";
+import type { KnownServers } from "./known-servers.ts";
 import { judge } from "./permissions.ts";
+import { prefixOf } from "./tool-names.ts";
+import { serversOf } from "./tools.ts";
 import { wellFormed } from "./well-formed.ts";
 
 type ToolUse = Extract<ReplyBlock, { type: "tool_use" }>;
@@ -20,6 +24,7 @@ export interface ReplyContext {
   readonly harness: string;
   readonly agent: AgentSnapshot;
   readonly tools: readonly ToolDescriptor[];
+  readonly servers: KnownServers;
   readonly span: EventId;
   readonly messageId: EventId;
   /** The event id that a thinking block's preview was announced under. */
@@ -58,7 +63,7 @@ export function replyEntries(context: ReplyContext, given: Reply): readonly Brai
 }
 
 function callEntries(
-  { agent, tools }: ReplyContext,
+  { agent, tools, servers }: ReplyContext,
   use: ToolUse,
   id: EventId,
   isTruncated: boolean,
@@ -66,19 +71,30 @@ function callEntries(
   const { name } = use;
   const parsed = parseInput(use.input_json);
   const input = isTruncated || parsed.type === "invalid" ? {} : parsed.input;
-  const verdict = judge(
-    agent,
-    tools.find((tool) => tool.name === name),
-  );
-  const trouble = troubleOf(isTruncated, parsed, verdict.type === "tool" && verdict.permission === "deny", name);
-  if (trouble !== null)
-    return {
-      use: { id, type: "agent.tool_use", name, input, evaluated_permission: "deny" },
-      result: errorResult({ id, kind: "deny" }, trouble),
-    };
+  const tool = tools.find((one) => one.name === name);
+  const verdict = judge(agent, tool);
+  const owner = tool ? null : ownerOf(agent, name);
+  const mcp = tool?.mcp ?? owner;
+  const trouble =
+    owner && isOut(servers, owner)
+      ? `The tool was not run: MCP server ${JSON.stringify(owner.server)} can't be reached, so its tools can't be used now.`
+      : troubleOf(isTruncated, parsed, verdict.type === "tool" && verdict.permission === "deny", name);
+  const asked = (permission: AgentToolUse["evaluated_permission"], evaluation: Pick<AgentToolUse, "evaluation"> = {}): BrainEntry => {
+    const fields = { id, input, evaluated_permission: permission, ...evaluation };
+    return mcp ? { type: "agent.mcp_tool_use", mcp_server_name: mcp.server, name: mcp.name, ...fields } : { type: "agent.tool_use", name, ...fields };
+  };
+  if (trouble !== null) return { use: asked("deny"), result: errorResult({ id, kind: "deny", server: mcp?.server ?? null }, trouble) };
   if (verdict.type === "custom") return { use: { id, type: "agent.custom_tool_use", name, input } };
-  const evaluation = verdict.evaluation ? { evaluation: verdict.evaluation } : {};
-  return { use: { id, type: "agent.tool_use", name, input, evaluated_permission: verdict.permission, ...evaluation } };
+  return { use: asked(verdict.permission, verdict.evaluation ? { evaluation: verdict.evaluation } : {}) };
+}
+
+const isOut = (servers: KnownServers, { server, url }: { readonly server: string; readonly url: string }): boolean =>
+  servers.isDown(server) || servers.listOf({ name: server, url }) === null;
+
+/** The server that a tool which was not offered would be of, by the beginning of its name. */
+function ownerOf(agent: AgentSnapshot, name: string): { readonly server: string; readonly name: string; readonly url: string } | null {
+  const owner = serversOf(agent).find((server) => name.startsWith(prefixOf(server.name)));
+  return owner ? { server: owner.name, name: name.slice(prefixOf(owner.name).length) || name, url: owner.url } : null;
 }
 
 function troubleOf(isTruncated: boolean, parsed: Parsed, isDenied: boolean, name: string): string | null {

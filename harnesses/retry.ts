@@ -3,6 +3,7 @@
 //   R1  The budget counts failed attempts in a row from the log: it survives a hand-over.
 //   R2  A wait is never shorter than the server asked for, and is spread out, so that sessions which failed together don't return together.
 
+import { WAIT_MAX_MS } from "../session-store/due.ts";
 import type { ModelFailure } from "./harness.ts";
 
 /** So many attempts in a row without progress, then the turn is dead. */
@@ -23,5 +24,6 @@ export function retryAfter(failure: ModelFailure, failures: number, dice: () => 
   if (!failure.isTransient || failures + 1 >= ATTEMPTS_MAX || asked > ASKED_MAX_MS) return { type: "exhausted" };
   const backoff = Math.min(BACKOFF_MAX_MS, BACKOFF_FIRST_MS * 2 ** failures);
   const jittered = backoff * (0.5 + 0.5 * dice());
-  return { type: "wait", ms: Math.ceil(Math.max(asked * (1 + SPREAD * dice()), jittered)) };
+  // A longer wait than the due-set knows would be due at once (D4).
+  return { type: "wait", ms: Math.min(WAIT_MAX_MS, Math.ceil(Math.max(asked * (1 + SPREAD * dice()), jittered))) };
 }

@@ -1,13 +1,41 @@
-// The tools of an agent as the model is told of them: the same list, in the same order, until the agent's configuration changes.
+// The tools of an agent as the model is told of them: the same list, in the same order, until the agent's configuration changes. Those of MCP servers
+// stand at the end, as the log has them.
 
 import { TOOLSET } from "../hands/toolset.ts";
-import type { AgentSnapshot } from "../session-store/events/log.ts";
+import type { AgentSnapshot, AgentTool, ServerRef } from "../session-store/events/log.ts";
 import type { ToolDescriptor } from "./harness.ts";
+import { KnownServers } from "./known-servers.ts";
 import { configOf } from "./permissions.ts";
 import { WEB_TOOLS } from "./web.ts";
 
+const NONE = new KnownServers();
+
 /** Disabled tools are left out; what a hand runs comes in the toolset's own order. */
-export function toolsOf(agent: AgentSnapshot): readonly ToolDescriptor[] {
+export function toolsOf(agent: AgentSnapshot, known: KnownServers = NONE): readonly ToolDescriptor[] {
+  return [...ownTools(agent), ...serverTools(agent, known)];
+}
+
+/** The agent's servers, each with the toolset that uses it. */
+export function serversOf(agent: AgentSnapshot): readonly (ServerRef & { readonly toolset: McpToolset })[] {
+  return agent.mcp_servers.flatMap(({ name, url }) => {
+    const toolset = agent.tools.find((tool) => tool.type === "mcp_toolset" && tool.mcp_server_name === name);
+    return toolset?.type === "mcp_toolset" ? [{ name, url, toolset }] : [];
+  });
+}
+
+type McpToolset = Extract<AgentTool, { type: "mcp_toolset" }>;
+
+function serverTools(agent: AgentSnapshot, known: KnownServers): readonly ToolDescriptor[] {
+  const toolsets = new Map(serversOf(agent).flatMap((server) => (known.listOf(server) === null ? [] : [[server.name, server.toolset] as const])));
+  return known.tools.flatMap(({ name, description, input_schema, server, original }): ToolDescriptor[] => {
+    const toolset = toolsets.get(server);
+    if (!toolset || !configOf(toolset, original).enabled) return [];
+    // What a server says of its tools are claims: none runs beside another one of its server, and none is run again.
+    return [{ name, description, input_schema, isReadOnly: false, isIdempotent: false, source: "mcp", mcp: { server, name: original } }];
+  });
+}
+
+function ownTools(agent: AgentSnapshot): readonly ToolDescriptor[] {
   return agent.tools.flatMap((tool): ToolDescriptor[] => {
     switch (tool.type) {
       case "agent_toolset_20260401":

@@ -17,6 +17,7 @@ import type { LeaseContext } from "./host-context.ts";
 import type { Journal } from "./journal.ts";
 import { Previews } from "./previews.ts";
 import { replyEntries } from "./respond.ts";
+import type { ServerLists } from "./server-lists.ts";
 import { settleCalls } from "./settle.ts";
 import { pause, Stop } from "./stop.ts";
 import { toolsOf } from "./tools.ts";
@@ -40,12 +41,20 @@ export class Turn implements HarnessSession {
   readonly #context: LeaseContext;
   readonly #journal: Journal;
   readonly #calls: Calls;
+  readonly #lists: ServerLists;
   readonly #controller: AbortController;
   readonly model: HarnessSession["model"];
   #span: OpenSpan | null = null;
   #halt: Halt | null = null;
 
-  constructor(context: LeaseContext, journal: Journal, calls: Calls, controller: AbortController, model: HarnessSession["model"]) {
+  constructor(
+    context: LeaseContext,
+    journal: Journal,
+    { calls, lists }: { readonly calls: Calls; readonly lists: ServerLists },
+    controller: AbortController,
+    model: HarnessSession["model"],
+  ) {
+    this.#lists = lists;
     this.#context = context;
     this.#journal = journal;
     this.#calls = calls;
@@ -78,13 +87,22 @@ export class Turn implements HarnessSession {
   }
 
   async listTools(): Promise<readonly ToolDescriptor[]> {
-    return toolsOf(this.agent);
+    return toolsOf(this.agent, this.#view.servers);
   }
 
   async begin(): Promise<Span> {
     this.signal.throwIfAborted();
     if (this.#span) throw new Error("A span is open: respond or fail first.");
     if (this.#view.openCalls.length > 0) throw new Error("Calls are open: the model can't be asked.");
+    const isFresh = this.#view.status !== "running";
+    // What may take a moment is not to hide that the session runs.
+    if (this.#lists.mayWait)
+      await this.#journal.append([...runningEntries({ id: this.id, view: this.#view }), ...appliedEntries(this.#view.messages)]);
+    const lists = await this.#lists.entries(isFresh, this.signal);
+    // They stand in the log before the model is told of them.
+    if (lists.length > 0)
+      await this.#journal.append([...runningEntries({ id: this.id, view: this.#view }), ...appliedEntries(this.#view.messages), ...lists]);
+    this.signal.throwIfAborted();
     const span = { id: mintEvent(), messageId: mintEvent() };
     const entries: BrainEntry[] = [
       ...runningEntries({ id: this.id, view: this.#view }),
@@ -114,7 +132,9 @@ export class Turn implements HarnessSession {
   async respond(span: Span, reply: Reply): Promise<Responded> {
     const open = await this.#close(span);
     const { agent } = this;
-    const context = { harness: this.#context.harness.name, agent, tools: toolsOf(agent), span: span.id, messageId: span.messageId };
+    const { servers } = this.#view;
+    const tools = toolsOf(agent, servers);
+    const context = { harness: this.#context.harness.name, agent, tools, servers, span: span.id, messageId: span.messageId };
     await this.#journal.append(replyEntries({ ...context, thinkingId: (index) => open.previews.thinkingId(index) }, reply));
     await this.#context.fault("reply-stored");
     await settleCalls(this.#context, this.#journal, this.#calls, this.signal);

@@ -11,7 +11,9 @@ import type { ResultBlock } from "../session-store/events/content.ts";
 import type { AgentSnapshot, LogReply } from "../session-store/events/log.ts";
 import type { EventId, Fence, Position } from "../session-store/ids.ts";
 import { position } from "../session-store/ids.ts";
+import { KnownServers } from "./known-servers.ts";
 import { Outcomes } from "./outcomes.ts";
+import { weightOf } from "./weight.ts";
 
 /** Stop reasons of a reply that ends in the middle of a call. */
 const CUT_OFF: ReadonlySet<string> = new Set(["max_tokens", "model_context_window_exceeded"]);
@@ -22,6 +24,9 @@ type Confirmation = Extract<ClientEvent, { type: "user.tool_confirmation" }>;
 export interface Call {
   readonly id: EventId;
   readonly kind: "allow" | "ask" | "deny" | "custom";
+  /** The MCP server that it goes to; null: the sandbox, or nobody here. */
+  readonly server: string | null;
+  /** Of an MCP server's tool: the server's own. */
   readonly name: string;
   readonly input: unknown;
   readonly position: Position;
@@ -51,6 +56,7 @@ export interface BoundHand {
 
 export class LogView {
   readonly outcomes = new Outcomes();
+  readonly servers = new KnownServers();
   readonly #entries: Stored[] = [];
   readonly #calls = new Map<EventId, Call>();
   readonly #waiting = new Map<EventId, Waiting>();
@@ -60,6 +66,7 @@ export class LogView {
   #longCacheTokens = 0;
   #activeMs = 0;
   #runningSince: number | null = null;
+  #bytes = 0;
 
   environmentId = "";
   vaultIds: readonly string[] = [];
@@ -85,6 +92,10 @@ export class LogView {
   }
   get entries(): readonly Stored[] {
     return this.#entries;
+  }
+  /** About what the entries take up in memory. */
+  get bytes(): number {
+    return this.#bytes;
   }
   get agent(): AgentSnapshot {
     if (!this.#agent) throw new Error("The log has no log.created.");
@@ -127,6 +138,7 @@ export class LogView {
       if (stored.position <= this.head) continue;
       if (stored.position > this.head + 1) return false;
       this.#entries.push(stored);
+      this.#bytes += weightOf(stored);
       this.#take(stored);
     }
     return true;
@@ -135,6 +147,7 @@ export class LogView {
   #take(stored: Stored): void {
     const { entry, at } = stored;
     this.outcomes.take(entry);
+    this.servers.take(stored);
     switch (entry.type) {
       case "log.created":
         this.#agent = entry.agent;
@@ -155,13 +168,20 @@ export class LogView {
         this.#reply(entry);
         break;
       case "log.hand":
-        this.hand = { hand: entry.hand, host: entry.host, state: entry.state, position: stored.position };
+        if (entry.server === undefined) this.hand = { hand: entry.hand, host: entry.host, state: entry.state, position: stored.position };
         break;
       case "agent.tool_use":
-        this.#open(stored, entry.id, entry.evaluated_permission, entry.name, entry.input);
+        this.#open(stored, entry.id, entry.evaluated_permission, null, entry.name, entry.input);
+        break;
+      case "agent.mcp_tool_use":
+        this.#open(stored, entry.id, entry.evaluated_permission, entry.mcp_server_name, entry.name, entry.input);
+        break;
+      case "agent.mcp_tool_result":
+        this.#progress();
+        this.#close(entry.mcp_tool_use_id, entry);
         break;
       case "agent.custom_tool_use":
-        this.#open(stored, entry.id, "custom", entry.name, entry.input);
+        this.#open(stored, entry.id, "custom", null, entry.name, entry.input);
         break;
       case "agent.tool_result":
         this.#progress();
@@ -181,7 +201,8 @@ export class LogView {
         this.#evaluated(entry);
         break;
       case "session.error":
-        if (entry.error.retry_status.type === "retrying") this.failures += 1;
+        // A server that can't be reached fails no turn.
+        if (entry.error.retry_status.type === "retrying" && entry.error.mcp_server_name === undefined) this.failures += 1;
         break;
       case "session.status_running":
         this.status = "running";
@@ -250,8 +271,8 @@ export class LogView {
     this.truncatedInRow = isCut ? this.truncatedInRow + 1 : 0;
   }
 
-  #open(stored: Stored, id: EventId, kind: Call["kind"], name: string, input: unknown): void {
-    this.#calls.set(id, { id, kind, name, input, position: stored.position, fence: stored.fence, answer: null });
+  #open(stored: Stored, id: EventId, kind: Call["kind"], server: string | null, name: string, input: unknown): void {
+    this.#calls.set(id, { id, kind, server, name, input, position: stored.position, fence: stored.fence, answer: null });
   }
 
   #close(id: string, result: CallResult): void {

@@ -18,6 +18,7 @@ import type { Harness } from "./harness.ts";
 import { drive } from "./host.ts";
 import type { HostContext } from "./host-context.ts";
 import { pause, Stop } from "./stop.ts";
+import { WarmViews } from "./warm-views.ts";
 
 const POLL_MS = 1_000;
 const TAKE_RETRY_FIRST_MS = 50;
@@ -33,6 +34,8 @@ export interface WorkerOptions {
   readonly log: Logger;
   readonly sessionsMax?: number;
   readonly fault?: FaultPoint;
+  /** Bounds of what it keeps of sessions that it drove; for tests and measurements. */
+  readonly views?: WarmViews;
 }
 
 export interface Worker {
@@ -59,8 +62,8 @@ class Taker implements Worker {
   #isRung = false;
   #ring = () => {};
 
-  constructor({ sessionsMax, fault, ...context }: WorkerOptions) {
-    this.#context = { ...context, fault: fault ?? noFault };
+  constructor({ sessionsMax, fault, views, ...context }: WorkerOptions) {
+    this.#context = { ...context, fault: fault ?? noFault, views: views ?? new WarmViews() };
     this.#sessionsMax = sessionsMax ?? SESSIONS_MAX;
   }
 
@@ -81,6 +84,7 @@ class Taker implements Worker {
     const late = pause(graceMs, over.signal).catch(() => {});
     await Promise.race([this.#loop.then(() => Promise.all(this.#driven)), late]);
     over.abort();
+    this.#context.views.clear();
   }
 
   async #take(): Promise<void> {

@@ -40,13 +40,17 @@ export function effectsOf(entry: Entry): EntryEffects {
     case "log.reply":
       return { ...NONE, isProgress: true };
     case "log.hand":
+      if (entry.server !== undefined) return NONE;
       return { ...NONE, set: { hand: { hand: entry.hand, host: entry.host, state: entry.state } } };
     case "agent.tool_use":
+    case "agent.mcp_tool_use":
       return { ...NONE, set: { [`call:${entry.id}`]: { kind: entry.evaluated_permission, name: entry.name } }, open: 1, isGate: true };
     case "agent.custom_tool_use":
       return { ...NONE, set: { [`call:${entry.id}`]: { kind: "custom", name: entry.name } }, open: 1, isGate: true };
     case "agent.tool_result":
       return { ...NONE, drop: [`call:${entry.tool_use_id}`, `answered:${entry.tool_use_id}`], open: -1, isGate: true, isProgress: true };
+    case "agent.mcp_tool_result":
+      return { ...NONE, drop: [`call:${entry.mcp_tool_use_id}`, `answered:${entry.mcp_tool_use_id}`], open: -1, isGate: true, isProgress: true };
     case "user.custom_tool_result":
       return { ...NONE, drop: [`call:${entry.custom_tool_use_id}`], open: -1, isGate: true };
     case "span.outcome_evaluation_start":

@@ -2,11 +2,11 @@
 
 import type { BrainEvent } from "./events/brain.ts";
 import type { GatewayEvent } from "./events/gateway.ts";
-import type { LogApplied, LogCreated, LogGrading, LogHand, LogNote, LogOutcome, LogReceived, LogReply } from "./events/log.ts";
+import type { LogApplied, LogCreated, LogGrading, LogHand, LogNote, LogOutcome, LogReceived, LogReply, LogTools } from "./events/log.ts";
 import type { Fence, Position } from "./ids.ts";
 
 /** Written under a lease, by the host that drives a brain. */
-export type BrainEntry = BrainEvent | LogApplied | LogOutcome | LogGrading | LogReply | LogHand | LogNote;
+export type BrainEntry = BrainEvent | LogApplied | LogOutcome | LogGrading | LogReply | LogHand | LogTools | LogNote;
 /** Written without a lease: a client's event, or the gateway's own. */
 export type OutsideEntry = LogReceived | GatewayEvent;
 export type Entry = LogCreated | OutsideEntry | BrainEntry;

@@ -17,6 +17,10 @@ export const PROMISES = {
   "lease:stale-worker": "A worker that was frozen past its lease writes nothing and runs nothing afterwards.",
   "hand:walled": "A command in a container reaches no network, no file of the host and nothing of another session, and takes no more than its share.",
   "hand:reclaimed": "Whatever dies and whatever the container engine answers, in the end exactly the containers of live hands are there.",
+  "hand:ends": "A command ends with its shell, at its time-out or at an interrupt, and everything that it started ends with it.",
+  "hand:exact": "What a command printed and its exit code are told exactly; of long output the model gets the ends, and where all of it is.",
+  "hand:dies":
+    "A container may die at any moment: its call ends in a result that says so, nothing runs twice, and the next call has a new one on the same files.",
   "room:borders": "A room imports only the rooms that it may; a harness imports its contract and nothing above it.",
   "send:once": "A send that is repeated under its idempotency key, at once or after a crash, is one message and one turn.",
   "outcome:one-result": "An evaluation that has begun comes to one result, whatever dies meanwhile; the work that it judges is not done twice.",

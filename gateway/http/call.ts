@@ -63,9 +63,9 @@ export interface Asker {
   readonly key: string | null;
   readonly retries: number;
   sessionId(): SessionId;
-  /** Says something beside the answer. */
-  notice(says: string): void;
   onAnswered(then: () => void): void;
+  /** Says something beside the answer that no client needs to know. */
+  notify(notice: string): void;
   identify(unanswered: Unanswered, prefix: string, body: unknown): Creation;
 }
 
@@ -130,8 +130,8 @@ export class Call implements Asker {
     if (this.request.method !== "GET") await this.#bodies.read(this.request, this.response);
   }
 
-  notice(says: string): void {
-    this.response.setHeader(NOTICE, says);
+  notify(notice: string): void {
+    this.response.setHeader(NOTICE, notice);
   }
 
   onAnswered(then: () => void): void {

@@ -32,6 +32,18 @@ const tokens = z.strictObject({
 const evaluation = { outcome_id: text, iteration: count };
 const policy = z.enum(["always_allow", "always_ask", "auto"]);
 
+const use = {
+  name: text,
+  input: z.unknown(),
+  evaluated_permission: z.enum(["allow", "ask", "deny"]),
+  evaluation: z
+    .strictObject({
+      type: policy,
+      evaluated_permission: z.strictObject({ type: z.literal("ask"), reason_code: z.literal("indeterminate") }).optional(),
+    })
+    .optional(),
+};
+
 const Event = name(
   "Event",
   z.discriminatedUnion("type", [
@@ -48,18 +60,10 @@ const Event = name(
     sent("system.message", { content: z.array(TextBlock) }),
     made("agent.message", { content: z.array(TextBlock) }),
     made("agent.thinking", {}),
-    made("agent.tool_use", {
-      name: text,
-      input: z.unknown(),
-      evaluated_permission: z.enum(["allow", "ask", "deny"]),
-      evaluation: z
-        .strictObject({
-          type: policy,
-          evaluated_permission: z.strictObject({ type: z.literal("ask"), reason_code: z.literal("indeterminate") }).optional(),
-        })
-        .optional(),
-    }),
+    made("agent.tool_use", use),
     made("agent.tool_result", { tool_use_id: text, content, is_error: z.boolean() }),
+    made("agent.mcp_tool_use", { mcp_server_name: text, ...use }),
+    made("agent.mcp_tool_result", { mcp_tool_use_id: text, content, is_error: z.boolean() }),
     made("agent.custom_tool_use", { name: text, input: z.unknown() }),
     made("session.status_running", {}),
     made("session.status_rescheduled", {}),

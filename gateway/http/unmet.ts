@@ -1,5 +1,5 @@
 // What an environment asks for and no hand can give yet. A session is made all the same: the usual environment asks for a network, and every client of
-// the API would be refused. So it is said where it does not break a client: in a header of the answer, and in the log.
+// the API would be refused. So it is said where it does not break a client: beside the answer, and in the log.
 
 import type { Asker, Door } from "./call.ts";
 import type { EnvironmentConfig } from "./environment-schema.ts";
@@ -8,7 +8,7 @@ import type { EnvironmentConfig } from "./environment-schema.ts";
 export function tellUnmet(door: Door, call: Asker, environmentId: string, config: EnvironmentConfig): void {
   const unmet = unmetOf(config);
   if (unmet.length === 0) return;
-  call.notice(unmet.map((each) => SAYS[each]).join("; "));
+  call.notify(unmet.map((each) => SAYS[each]).join("; "));
   door.log.warn({ environmentId, unmet }, "environment.unmet");
 }
 

@@ -26,6 +26,8 @@ export const SERVER_TYPES = [
   "agent.thinking",
   "agent.tool_use",
   "agent.tool_result",
+  "agent.mcp_tool_use",
+  "agent.mcp_tool_result",
   "agent.custom_tool_use",
   "session.status_running",
   "session.status_rescheduled",
@@ -47,8 +49,6 @@ export const SERVER_TYPES = [
 
 /** Types of the contract that nothing here makes yet: a filter may name them, and finds nothing. */
 const OTHER_TYPES = [
-  "agent.mcp_tool_use",
-  "agent.mcp_tool_result",
   "agent.thread_message_sent",
   "agent.thread_message_received",
   "agent.thread_context_compacted",

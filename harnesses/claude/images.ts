@@ -78,7 +78,7 @@ function mediaOf(entries: readonly Entry[]): Media[] {
     for (const block of blocks) if (block.type === "image" || block.type === "document") found.push(block);
   };
   for (const entry of entries) {
-    if (entry.type === "agent.tool_result" || entry.type === "user.custom_tool_result") look(entry.content);
+    if (entry.type === "agent.tool_result" || entry.type === "agent.mcp_tool_result" || entry.type === "user.custom_tool_result") look(entry.content);
     if (entry.type === "log.received" && "content" in entry.event) look(entry.event.content ?? []);
   }
   return found;

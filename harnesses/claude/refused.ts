@@ -74,7 +74,8 @@ function fatesOf(before: readonly Entry[]): ReadonlyMap<string | number, "refuse
       const suspect = isSuspectEvent(entry.event);
       if (entry.waits || entry.event.type === "user.define_outcome") said.set(entry.event.id, suspect);
       else place(entry.event.id, suspect);
-    } else if (entry.type === "agent.tool_result" || entry.type === "user.custom_tool_result") place(at, hasSuspect(entry.content));
+    } else if (entry.type === "agent.tool_result" || entry.type === "agent.mcp_tool_result" || entry.type === "user.custom_tool_result")
+      place(at, hasSuspect(entry.content));
   }
   return fates;
 }
@@ -98,7 +99,7 @@ function noted(entry: Entry): Refusal | null {
 }
 
 function cleaned(entry: Entry, isRefused: boolean): Entry {
-  if (entry.type === "agent.tool_result" || entry.type === "user.custom_tool_result")
+  if (entry.type === "agent.tool_result" || entry.type === "agent.mcp_tool_result" || entry.type === "user.custom_tool_result")
     return { ...entry, content: entry.content.map((block) => shownOf(block, isRefused)) };
   if (entry.type !== "log.received") return entry;
   const { event } = entry;

@@ -66,6 +66,9 @@ export function transcriptOf(entries: readonly Entry[]): Anthropic.MessageParam[
       case "agent.tool_result":
         results.set(entry.tool_use_id, entry);
         break;
+      case "agent.mcp_tool_result":
+        results.set(entry.mcp_tool_use_id, entry);
+        break;
       case "user.custom_tool_result":
         results.set(entry.custom_tool_use_id, entry);
         break;

@@ -56,6 +56,8 @@ export interface SessionError {
   readonly type: SessionErrorType;
   readonly message: string;
   readonly retry_status: { readonly type: "retrying" | "exhausted" | "terminal" };
+  /** With the two errors of MCP servers. */
+  readonly mcp_server_name?: string;
 }
 
 /** What a grader says of an iteration, or what ended the outcome otherwise (contract §13). All but `needs_revision` end it. */
@@ -88,6 +90,9 @@ export type AgentToolUse = Named<"agent.tool_use"> & {
     readonly evaluated_permission?: { readonly type: "ask"; readonly reason_code: "indeterminate" };
   };
 };
+/** `name` is the server's own. */
+type AgentMcpToolUse = Omit<AgentToolUse, "type"> & { readonly type: "agent.mcp_tool_use"; readonly mcp_server_name: string };
+type AgentMcpToolResult = Named<"agent.mcp_tool_result"> & ToolResultFields & { readonly mcp_tool_use_id: EventId };
 type AgentCustomToolUse = Named<"agent.custom_tool_use"> & { readonly name: string; readonly input: unknown };
 type AgentToolResult = Named<"agent.tool_result"> & ToolResultFields & { readonly tool_use_id: EventId };
 
@@ -96,6 +101,8 @@ export type BrainEvent =
   | Named<"agent.thinking">
   | AgentToolUse
   | AgentToolResult
+  | AgentMcpToolUse
+  | AgentMcpToolResult
   | AgentCustomToolUse
   | (Named<"user.custom_tool_result"> & ToolResultFields & { readonly custom_tool_use_id: EventId }) // server-made, at an interrupt
   | Named<"session.status_running">

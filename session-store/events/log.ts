@@ -69,6 +69,38 @@ export interface LogHand {
   readonly hand: string;
   readonly host: string;
   readonly state: "bound" | "lost";
+  /** The MCP server that the hand is; absent: it is the session's sandbox. */
+  readonly server?: ServerRef;
+}
+
+/** A server as an agent names it. Another address under the same name is another server. */
+export interface ServerRef {
+  readonly name: string;
+  readonly url: string;
+}
+
+/** A tool of a server as the model was told of it. */
+export interface FrozenTool {
+  /** Towards the model. */
+  readonly name: string;
+  /** Towards the server. */
+  readonly original: string;
+  readonly description: string;
+  readonly input_schema: Readonly<Record<string, unknown>>;
+  readonly annotations?: Readonly<Record<string, unknown>> | undefined;
+  /** Of the definition as the server gave it. */
+  readonly hash: string;
+}
+
+/** What the model is told of a server's tools from here on: the whole list, so that every later request says the same. */
+export interface LogTools {
+  readonly type: "log.tools";
+  readonly server: ServerRef;
+  /** Of the server's list. */
+  readonly hash: string;
+  readonly tools: readonly FrozenTool[];
+  /** Tools, by the server's names, whose definition is another one than the list before had. */
+  readonly changed: readonly string[];
 }
 
 /** What a harness must remember between turns. */

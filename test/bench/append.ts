@@ -69,7 +69,8 @@ export async function measureAppends(place: { redisUrl?: string; dataDir: string
   }
 }
 
-async function leased(store: SessionStore): Promise<Lease> {
+/** A new session that was told something, taken. Nothing else may be due. */
+export async function leased(store: SessionStore): Promise<Lease> {
   const id = mintSession();
   const created = {
     type: "log.created" as const,
@@ -90,6 +91,6 @@ async function leased(store: SessionStore): Promise<Lease> {
   }
 }
 
-function kilobyte(): BrainEntry {
+export function kilobyte(): BrainEntry {
   return { id: mintEvent(), type: "agent.message", content: [{ type: "text", text: "a".repeat(900) }] };
 }

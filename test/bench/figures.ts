@@ -9,7 +9,7 @@ export interface Figure {
   readonly remark?: string;
 }
 
-function quantile(ms: readonly number[], q: number): number {
+export function quantile(ms: readonly number[], q: number): number {
   const sorted = [...ms].sort((one, other) => one - other);
   return sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))] ?? Number.NaN;
 }
@@ -38,4 +38,20 @@ export function print(title: string, figures: readonly Figure[]): void {
     const ratio = baseline ? (median(ms) / baseline.ms).toFixed(2) : "–";
     console.log(`| ${name}${remark ? ` (${remark})` : ""} | ${median(ms).toFixed(2)} | ${p99} | ${ms.length} | ${against} | ${ratio} |`);
   }
+}
+
+export interface Slope {
+  readonly slope: number;
+  readonly standardError: number;
+}
+
+/** Least squares of y over x, with the standard error of the slope. */
+export function slopeOf(points: readonly { readonly x: number; readonly y: number }[]): Slope {
+  const n = points.length;
+  const mean = (of: (point: { x: number; y: number }) => number) => points.reduce((sum, point) => sum + of(point), 0) / n;
+  const [x, y] = [mean((point) => point.x), mean((point) => point.y)];
+  const spread = points.reduce((sum, point) => sum + (point.x - x) ** 2, 0);
+  const slope = points.reduce((sum, point) => sum + (point.x - x) * (point.y - y), 0) / spread;
+  const rest = points.reduce((sum, point) => sum + (point.y - y - slope * (point.x - x)) ** 2, 0);
+  return { slope, standardError: Math.sqrt(rest / (n - 2) / spread) };
 }

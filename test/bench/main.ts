@@ -1,4 +1,7 @@
-// npm run bench: figures of this machine, each beside its baseline in the same run. BENCH_N scales the number of samples (1 by default).
+// npm run bench: figures of this machine, each beside its baseline in the same run.
+//
+//   BENCH_N         scales the number of samples (1 by default)
+//   BENCH_SECTIONS  only these, by name, with commas: log, product, taking, first-token, idle, containers
 
 import { mkdtemp, rm } from "node:fs/promises";
 import { cpus, loadavg, tmpdir, totalmem } from "node:os";
@@ -6,27 +9,75 @@ import { join } from "node:path";
 import { pino } from "pino";
 import { startRedis } from "../support/redis.ts";
 import { measureAppends } from "./append.ts";
+import { lackingForContainers, measureCalls, measureManyContainers } from "./containers.ts";
 import { type Figure, median, print } from "./figures.ts";
+import { measureFirstToken } from "./first-token.ts";
+import { measureIdle } from "./idle.ts";
 import { loopbackPost, rawXadd, writeAndSync } from "./primitives.ts";
 import { type Product, startProduct } from "./product.ts";
+import { measureTaking } from "./taking.ts";
 import { createSession, directFirstToken, messageToModel, sendToEcho, timeToFirstToken, turnsPerSecond, warmToolTurn, wholeTurn } from "./turns.ts";
 
+const SECTIONS = ["log", "product", "taking", "first-token", "idle", "containers"] as const;
+
 const scale = Number(process.env.BENCH_N ?? "1");
+const wanted = process.env.BENCH_SECTIONS?.split(",") ?? SECTIONS;
+const unknown = wanted.filter((name) => !SECTIONS.some((section) => section === name));
+if (unknown.length > 0) throw new Error(`There is no section ${unknown.join(", ")}; there are ${SECTIONS.join(", ")}.`);
+const has = (section: (typeof SECTIONS)[number]) => wanted.includes(section);
 const count = (n: number) => Math.max(10, Math.round(n * scale));
 const log = pino({ level: "warn" }, pino.destination(2));
 const folder = await mkdtemp(join(tmpdir(), "manyhands-bench-"));
+const load = () => loadavg()[0]?.toFixed(2);
 
 console.log(
-  `# Manyhands benchmark\n\nNode ${process.version}, ${cpus().length} × ${cpus()[0]?.model}, ${Math.round(totalmem() / 2 ** 30)} GB, load ${loadavg()[0]?.toFixed(2)}, ${new Date().toISOString()}`,
+  `# Manyhands benchmark\n\nNode ${process.version}, ${cpus().length} × ${cpus()[0]?.model}, ${Math.round(totalmem() / 2 ** 30)} GB, load ${load()}, ${new Date().toISOString()}`,
 );
-
-const always = await startRedis({ appendfsync: "always" });
-const everysec = await startRedis({ appendfsync: "everysec" });
 try {
+  if (has("log") || has("product")) await withRedis((always) => withRedis((everysec) => measureLog(always, everysec), "everysec"));
+  if (has("taking")) await withRedis(measureTakes);
+  if (has("first-token")) await measureFirstToken(folder, scale, log);
+  if (has("idle")) {
+    const sessions = Math.max(100, Math.round(1_000 * Math.min(1, scale)));
+    await withProduct(undefined, (product) => measureIdle("embedded", product, sessions));
+    await withRedis((url) => withProduct(url, (product) => measureIdle("Redis, always", product, sessions)));
+  }
+  if (has("containers")) {
+    const lacking = await lackingForContainers();
+    if (lacking === null) {
+      await measureCalls(count(20), log);
+      await measureManyContainers();
+    } else console.log(`\n*** SKIPPED, everything about containers: ${lacking}. ***`);
+  }
+  console.log(`\nLoad at the end: ${load()}.`);
+} finally {
+  await rm(folder, { recursive: true, force: true });
+}
+
+async function withRedis(measure: (url: string) => Promise<void>, appendfsync: "always" | "everysec" = "always"): Promise<void> {
+  const redis = await startRedis({ appendfsync });
+  try {
+    await measure(redis.url);
+  } finally {
+    await redis.stop();
+  }
+}
+
+async function withProduct(redisUrl: string | undefined, measure: (product: Product) => Promise<void>): Promise<void> {
+  const product = await startProduct(redisUrl);
+  try {
+    await measure(product);
+  } finally {
+    await product.close();
+  }
+}
+
+/** The log, and the product on top of it, which is held against the log's figures. */
+async function measureLog(always: string, everysec: string): Promise<void> {
   const sync = await writeAndSync(folder, count(1000));
   const post = await loopbackPost(count(1000));
-  const xaddAlways = await rawXadd(always.url, count(1000));
-  const xaddEverysec = await rawXadd(everysec.url, count(1000));
+  const xaddAlways = await rawXadd(always, count(1000));
+  const xaddEverysec = await rawXadd(everysec, count(1000));
   print("This machine's own limits", [
     { name: "write 1 KB + fdatasync", ms: sync },
     { name: "loopback POST, kept connection", ms: post },
@@ -35,8 +86,8 @@ try {
   ]);
 
   const embedded = await measureAppends({ dataDir: join(folder, "store") }, count(1000), log);
-  const onAlways = await measureAppends({ dataDir: folder, redisUrl: always.url }, count(1000), log);
-  const onEverysec = await measureAppends({ dataDir: folder, redisUrl: everysec.url }, count(1000), log);
+  const onAlways = await measureAppends({ dataDir: folder, redisUrl: always }, count(1000), log);
+  const onEverysec = await measureAppends({ dataDir: folder, redisUrl: everysec }, count(1000), log);
   print("Durable append of one 1 KB entry under a lease", [
     { name: "embedded", ms: embedded.one, baseline: { name: "write + fdatasync", ms: median(sync) } },
     { name: "Redis, always", ms: onAlways.one, baseline: { name: "raw XADD always", ms: median(xaddAlways) } },
@@ -47,20 +98,17 @@ try {
   );
   console.log(`Reading a log of 10,000 entries: embedded ${Math.round(embedded.replayMs)} ms, Redis ${Math.round(onAlways.replayMs)} ms.`);
 
-  for (const [name, url, append] of [
-    ["embedded", undefined, median(embedded.one)],
-    ["Redis, always", always.url, median(onAlways.one)],
-  ] as const) {
-    const product = await startProduct(url);
-    try {
-      await measureProduct(name, product, { append, post: median(post) });
-    } finally {
-      await product.close();
-    }
-  }
-} finally {
-  await Promise.all([always.stop(), everysec.stop()]);
-  await rm(folder, { recursive: true, force: true });
+  if (!has("product")) return;
+  const parts = { post: median(post) };
+  await withProduct(undefined, (product) => measureProduct("embedded", product, { ...parts, append: median(embedded.one) }));
+  await withProduct(always, (product) => measureProduct("Redis, always", product, { ...parts, append: median(onAlways.one) }));
+}
+
+async function measureTakes(redisUrl: string): Promise<void> {
+  const embedded = await measureTaking("embedded", { dataDir: join(folder, "taking") }, count(30), log);
+  const redis = await measureTaking("Redis, always", { dataDir: folder, redisUrl }, count(30), log);
+  print("From a message to the harness that thinks", [...embedded.figures, ...redis.figures]);
+  console.log(`\nA worker keeps of the long session ${(embedded.keptBytes / 2 ** 20).toFixed(1)} MiB, as it counts them.`);
 }
 
 async function measureProduct(name: string, product: Product, parts: { append: number; post: number }): Promise<void> {

@@ -18,13 +18,25 @@ export interface Product {
   arrival(text: string): Promise<number>;
   /** Resident memory of all its processes, in MB, by role. */
   memory(): Promise<Readonly<Record<string, number>>>;
+  /** The same and the processor time that each had since its start. */
+  usage(): Promise<Readonly<Record<string, Usage>>>;
   newSession(): Promise<string>;
+  /** The id of its hand host, by which its containers are labelled. */
+  handHost(): Promise<string>;
   close(): Promise<void>;
 }
 
-const START_MS = 30_000;
+export interface Usage {
+  readonly residentKb: number;
+  readonly cpuMs: number;
+}
 
-export async function startProduct(redisUrl?: string): Promise<Product> {
+const START_MS = 30_000;
+/** Of the kernel's clock: USER_HZ, the same on every Linux. */
+const MS_PER_TICK = 10;
+
+/** `env`: settings of its own, which win. */
+export async function startProduct(redisUrl?: string, env: Readonly<Record<string, string>> = {}): Promise<Product> {
   const arrivals = new Map<string, number>();
   const model = await startModel({
     play: (request) => {
@@ -44,6 +56,7 @@ export async function startProduct(redisUrl?: string): Promise<Product> {
       ANTHROPIC_API_KEY: "bench-model-key",
       ANTHROPIC_BASE_URL: model.url,
       ...(redisUrl ? { REDIS_URL: redisUrl } : {}),
+      ...env,
     },
   });
   const url = `http://127.0.0.1:${port}`;
@@ -58,7 +71,10 @@ export async function startProduct(redisUrl?: string): Promise<Product> {
     key,
     modelUrl: model.url,
     arrival: (mark) => until(async () => arrivals.get(mark), { timeoutMs: START_MS, what: `the model request with ${mark}` }),
-    memory: () => memoryOf(program),
+    memory: async () =>
+      Object.fromEntries(Object.entries(await usageOf(program)).map(([role, { residentKb }]) => [role, Math.round(residentKb / 1024)])),
+    usage: () => usageOf(program),
+    handHost: async () => String((await program.logged("hand_host.announced")).host),
     newSession: async () => (await client.beta.sessions.create({ agent: agent.id, environment_id: environment.id })).id,
     close: async () => {
       program.kill("SIGTERM");
@@ -69,15 +85,21 @@ export async function startProduct(redisUrl?: string): Promise<Product> {
 }
 
 /** The launcher and its children, by the file that they run. */
-async function memoryOf(program: Program): Promise<Readonly<Record<string, number>>> {
-  const found: Record<string, number> = {};
+async function usageOf(program: Program): Promise<Readonly<Record<string, Usage>>> {
+  const found: Record<string, Usage> = {};
   for (const pid of (await readdir("/proc")).filter((name) => /^\d+$/.test(name))) {
-    const status = await readFile(`/proc/${pid}/status`, "utf8").catch(() => ""); // It may have ended by now.
-    const [parent, kilobytes] = [/PPid:\s+(\d+)/, /VmRSS:\s+(\d+)/].map((pattern) => Number(pattern.exec(status)?.[1] ?? Number.NaN));
-    if (kilobytes === undefined || (Number(pid) !== program.pid && parent !== program.pid)) continue;
-    const line = await readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "");
+    const read = (file: string) => readFile(`/proc/${pid}/${file}`, "utf8").catch(() => ""); // It may have ended by now.
+    const [status, line, stat] = [await read("status"), await read("cmdline"), await read("stat")];
+    const [parent, residentKb] = [/PPid:\s+(\d+)/, /VmRSS:\s+(\d+)/].map((pattern) => Number(pattern.exec(status)?.[1] ?? Number.NaN));
+    if (residentKb === undefined || (Number(pid) !== program.pid && parent !== program.pid)) continue;
+    // The name of the program may hold anything: fields are counted from its closing bracket.
+    const [user = 0, system = 0] = stat
+      .slice(stat.lastIndexOf(")") + 2)
+      .split(" ")
+      .slice(11, 13)
+      .map(Number);
     const role = Number(pid) === program.pid ? "launcher" : (/dist\/([a-z-]+)\/main\.js/.exec(line)?.[1] ?? "other");
-    found[role] = Math.round(kilobytes / 1024);
+    found[role] = { residentKb, cpuMs: (user + system) * MS_PER_TICK };
   }
   return found;
 }

@@ -4,7 +4,7 @@ import Anthropic from "@anthropic-ai/sdk";
 import { times } from "./figures.ts";
 import type { Product } from "./product.ts";
 
-const say = (text: string) => ({ events: [{ type: "user.message" as const, content: [{ type: "text" as const, text }] }] });
+export const say = (text: string) => ({ events: [{ type: "user.message" as const, content: [{ type: "text" as const, text }] }] });
 const mark = () => `mark-${Math.random().toString(36).slice(2)}`;
 
 /** Creating a session, answered. */
@@ -91,6 +91,29 @@ export function directFirstToken(product: Product, n: number, script: string): P
     stream.controller.abort();
     return took;
   });
+}
+
+/** One turn in a session: all events from the send to idle. */
+export async function turnIn(product: Product, session: string, message: ReturnType<typeof say>): Promise<readonly { type: string }[]> {
+  const stream = await openStream(product, session);
+  const seen: { type: string }[] = [];
+  await product.client.beta.sessions.events.send(session, message);
+  for await (const event of stream.events) {
+    seen.push(event);
+    if (event.type === "session.status_idle") break;
+  }
+  stream.close();
+  return seen;
+}
+
+/** So many new sessions at once, each doing so many turns one after the other. */
+export async function wholeTurns(product: Product, sessions: number, turns: number): Promise<void> {
+  const ids = await Promise.all(Array.from({ length: sessions }, () => product.newSession()));
+  await Promise.all(
+    ids.map(async (session) => {
+      for (let turn = 0; turn < turns; turn += 1) await turnIn(product, session, say("say: ok"));
+    }),
+  );
 }
 
 /** Turns a second with `sessions` at once, each doing `turns` one after the other. */

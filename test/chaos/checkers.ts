@@ -65,6 +65,7 @@ function identityOf(entry: Stored["entry"]): string | null {
     case "log.created":
     case "log.reply":
     case "log.hand":
+    case "log.tools":
     case "log.grading":
       return null;
     default:

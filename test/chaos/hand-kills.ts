@@ -22,7 +22,9 @@ const CALLS_PER_ROUND = 4;
 const ENDED_MS = 150_000;
 /** From there to exactly what is to be there. */
 const CLEAN_MS = 90_000;
-const SILENT_MS_MAX = 6_000;
+/** Longer than a request may wait for the engine. */
+const SILENT_MS_MAX = 13_000;
+const ODD_MS_MAX = 4_000;
 const never = new AbortController().signal;
 
 export const KILLS = ["host", "cut", "silent", "garbage", "odd", "kill", "pause", "remove"] as const;
@@ -140,7 +142,7 @@ export class HandStage {
       case "garbage":
       case "odd":
         this.#line.set(kill);
-        await sleep(this.#chance.between(100, SILENT_MS_MAX));
+        await sleep(this.#chance.between(100, kill === "silent" ? SILENT_MS_MAX : ODD_MS_MAX));
         this.#line.set("good");
         return;
       case "kill":

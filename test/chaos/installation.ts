@@ -58,6 +58,9 @@ export class Installation {
   readonly #dist: string;
   readonly #env: Readonly<Record<string, string>>;
   readonly redisUrl: string;
+  readonly vaultUrl: string;
+  /** Where gateway and workers look for the hand host. */
+  readonly handsUrl: string;
   readonly #redisPort: number;
   readonly #programs = new Map<Exclude<Role, "redis">, Program>();
   #redis: RedisServer | null = null;
@@ -79,6 +82,8 @@ export class Installation {
     this.#dist = made.options.dist ?? join(ROOT, "dist");
     this.#env = made.env;
     this.#redisPort = made.redisPort;
+    this.vaultUrl = made.env.MANYHANDS_VAULT_URL ?? "";
+    this.handsUrl = made.env.MANYHANDS_HANDS_URL ?? "";
     this.redisUrl = `redis://127.0.0.1:${made.redisPort}`;
   }
 

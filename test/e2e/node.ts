@@ -10,10 +10,12 @@ import type { Hands } from "../../hands/hand.ts";
 import { HandHost } from "../../hands/host.ts";
 import { openDoor } from "../../hands/http.ts";
 import { Ledger } from "../../hands/ledger.ts";
+import { SERVER_SETTINGS, type ServerSettings } from "../../hands/servers/hands.ts";
 import { virtualDriver } from "../../hands/virtual/sandbox.ts";
 import { claudeHarness } from "../../harnesses/claude/harness.ts";
 import { grantMinter } from "../../harnesses/grant.ts";
 import type { Harness } from "../../harnesses/harness.ts";
+import type { WarmViews } from "../../harnesses/warm-views.ts";
 import { startWorker, type Worker } from "../../harnesses/worker.ts";
 import { admit } from "../../session-store/admit.ts";
 import { openEmbeddedStore } from "../../session-store/drivers/embedded/driver.ts";
@@ -38,6 +40,8 @@ const DEADLINE_MS = 30_000;
 const POLL_MS = 20;
 
 export interface NodeOptions {
+  /** How MCP servers are reached; those of this machine are, unless this says otherwise. */
+  readonly servers?: Partial<ServerSettings>;
   readonly leaseMs?: number;
   readonly idleMs?: number;
   readonly harness?: Harness;
@@ -51,6 +55,8 @@ export interface WorkerChoice {
   readonly store?: SessionStore;
   /** What this worker sees of the hands. */
   readonly hands?: Hands;
+  /** What this worker keeps of sessions that it drove. */
+  readonly views?: WarmViews;
 }
 
 export class TestNode {
@@ -142,7 +148,7 @@ export class TestSession {
     let ids: string[] = [];
     await until(async () => {
       const log = await this.log();
-      ids = log.flatMap(({ entry }) => (entry.type === "agent.tool_use" || entry.type === "agent.custom_tool_use" ? [entry.id] : []));
+      ids = log.flatMap(({ entry }) => (entry.type.endsWith("tool_use") && "id" in entry ? [entry.id] : []));
       return ids.length >= n;
     }, `call ${n}`);
     return ids[n - 1] ?? "";
@@ -182,7 +188,7 @@ export class TestSession {
   async results(): Promise<readonly { readonly text: string; readonly isError: boolean }[]> {
     const log = await this.log();
     return log.flatMap(({ entry }) =>
-      entry.type === "agent.tool_result" || entry.type === "user.custom_tool_result"
+      entry.type === "agent.tool_result" || entry.type === "agent.mcp_tool_result" || entry.type === "user.custom_tool_result"
         ? [{ text: entry.content.map((block) => (block.type === "text" ? block.text : block.type)).join(""), isError: entry.is_error }]
         : [],
     );
@@ -265,7 +271,8 @@ export async function startNode(options: NodeOptions = {}): Promise<TestNode> {
   });
 
   const ledger = Ledger.open(join(dir, "hands"), (error) => log.error({ error }, "ledger.failed"));
-  const host = new HandHost({ ledger, driver: virtualDriver(THREAD), dataDir: join(dir, "hands"), log: quiet });
+  const servers = { ...SERVER_SETTINGS, internalHosts: ["*"], environment: { PATH: process.env.PATH ?? "" }, ...options.servers };
+  const host = new HandHost({ ledger, driver: virtualDriver(THREAD), dataDir: join(dir, "hands"), log: quiet, servers });
   await host.start();
   const door = await openDoor({ host, handKey: "hand-key", address: "127.0.0.1", port: 0, log: quiet });
   const hands = makeHands({
@@ -289,6 +296,7 @@ export async function startNode(options: NodeOptions = {}): Promise<TestNode> {
       harness: choice.harness ?? harness,
       log,
       ...(fault ? { fault } : {}),
+      ...(choice.views ? { views: choice.views } : {}),
     });
   };
   const stops = [

@@ -27,6 +27,7 @@ describe("settings", () => {
       keysDir: join(resolve(".manyhands"), "keys"),
       sandbox: "auto",
       hasModelKey: false,
+      isMcpOpen: false,
       hasOwnModelAddress: false,
       leaseMs: 15_000,
       sessionsMax: 64,
@@ -36,7 +37,6 @@ describe("settings", () => {
       parentPipe: false,
       logLevel: "info",
       isLogLevelGiven: false,
-      isMcpOpen: false,
     });
     expect(Object.isFrozen(config)).toBe(true);
   });

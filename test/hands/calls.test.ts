@@ -12,7 +12,7 @@ import { type Fence, mintSession } from "../../session-store/ids.ts";
 
 const session = mintSession();
 const holder = (fence: number): Holder => ({ session, fence: fence as Fence });
-const row: HandRow = { hand: "h", session, driver: "test", folder: "h", created: 1, holder: session, fence: 1 as Fence, state: "live" };
+const row: HandRow = { hand: "h", session, driver: "test", folder: "h", created: 1, holder: session, fence: 1 as Fence, state: "live", server: null };
 const ran: Outcome = { type: "done", content: [{ type: "text", text: "ran" }], isError: false };
 const bash = (id: string) => ({ id, name: "bash", input: { command: "x" } });
 const read = (id: string) => ({ id, name: "read", input: { file_path: "x" } });

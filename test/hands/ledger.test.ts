@@ -19,6 +19,7 @@ const row: HandRow = {
   holder: session,
   fence: holder.fence,
   state: "live",
+  server: null,
 };
 const done: Outcome = { type: "done", content: [{ type: "text", text: "hi" }], isError: false };
 

@@ -36,3 +36,16 @@ export function agent(tools: readonly AgentTool[], more: Partial<AgentSnapshot> 
     ...more,
   };
 }
+
+/** An agent's servers by name and address, each with a toolset of this policy. */
+export function servers(urls: Readonly<Record<string, string>>, policy: "always_allow" | "always_ask" = "always_allow") {
+  const tools = Object.keys(urls).map(
+    (name): AgentTool => ({
+      type: "mcp_toolset",
+      mcp_server_name: name,
+      default_config: { enabled: true, permission_policy: { type: policy } },
+      configs: [],
+    }),
+  );
+  return { tools, mcp_servers: Object.entries(urls).map(([name, url]) => ({ type: "url" as const, name, url })) };
+}

@@ -31,7 +31,7 @@ test.each(["before", "after"] as const)("a bell that is heard %s the log turns o
     },
   } as unknown as SessionStore;
   const tenure: Tenure = { signal: new AbortController().signal, isAlive: () => true, lose: () => {} };
-  const journal = new Journal(store, LEASE, tenure, () => {});
+  const journal = new Journal(store, LEASE, tenure, { onNews: () => {} });
   if (order === "before") listenNow();
   await expect(journal.open()).rejects.toMatchObject({ code: "session_not_found" });
   journal.close();

@@ -4,10 +4,10 @@ import { APIError } from "@anthropic-ai/sdk";
 import { describe, expect, test } from "vitest";
 import { failureOf, retryAfterOf } from "../../harnesses/claude/failure.ts";
 import type { Reply } from "../../harnesses/harness.ts";
+import { KnownServers } from "../../harnesses/known-servers.ts";
 import { judge } from "../../harnesses/permissions.ts";
 import { Previews } from "../../harnesses/previews.ts";
 import { replyEntries } from "../../harnesses/respond.ts";
-import { retryAfter } from "../../harnesses/retry.ts";
 import { toolsOf } from "../../harnesses/tools.ts";
 import { type Tenure, Writer } from "../../harnesses/writer.ts";
 import type { Lease } from "../../session-store/due.ts";
@@ -163,6 +163,7 @@ describe("a reply", () => {
       harness: "h",
       agent: configured,
       tools: toolsOf(configured),
+      servers: new KnownServers(),
       span: mintEvent(),
       messageId: mintEvent(),
       thinkingId: () => mintEvent(),
@@ -222,26 +223,6 @@ describe("a reply", () => {
     );
     expect(entries[1]).toMatchObject({ content: [{ text: "a\ufffd" }] });
     expect(entries[2]).toMatchObject({ input: { command: "\ufffd" } });
-  });
-});
-
-describe("a retry", () => {
-  const failure = { type: "model_overloaded_error", message: "m", isTransient: true } as const;
-  test("backs off, and never waits shorter than the server asked", () => {
-    expect([0, 1, 2, 3].map((failures) => retryAfter(failure, failures, () => 0.999))).toEqual(
-      [500, 1_000, 2_000, 4_000].map((ms) => ({ type: "wait", ms: expect.toSatisfy((wait: number) => wait <= ms && wait > ms * 0.99) })),
-    );
-    for (const dice of [0, 0.5, 0.99])
-      expect(retryAfter({ ...failure, retryAfterMs: 30_000 }, 0, () => dice)).toEqual({
-        type: "wait",
-        ms: expect.toSatisfy((wait: number) => wait >= 30_000 && wait <= 37_500),
-      });
-  });
-
-  test("is refused after five attempts in a row, for what will not pass, and for what would take for ever", () => {
-    expect(retryAfter(failure, 4, Math.random)).toEqual({ type: "exhausted" });
-    expect(retryAfter({ ...failure, isTransient: false }, 0, Math.random)).toEqual({ type: "exhausted" });
-    expect(retryAfter({ ...failure, retryAfterMs: 86_400_000 }, 0, Math.random)).toEqual({ type: "exhausted" });
   });
 });
 

@@ -48,8 +48,8 @@ export interface Api {
 
 export async function startApi(
   options: {
-    mcp?: Partial<McpSettings>;
     vaults?: boolean;
+    mcp?: Partial<McpSettings>;
     keepAliveMs?: number;
     slowReaderMs?: number;
     leaseMs?: number;
@@ -61,8 +61,8 @@ export async function startApi(
   const store = options.wrap?.(opened) ?? opened;
   const logged: string[] = [];
   const log = pino({ level: "debug" }, { write: (line: string) => void logged.push(line) });
-  let url = "";
   const vaults = options.vaults ? await startVaults(dir, log) : null;
+  let url = "";
   const server = makeServer({
     vaultProxy: vaults?.client ?? null,
     store,

@@ -4,6 +4,7 @@ import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
+import { KNOWN_SETTINGS } from "../../session-store/settings.ts";
 import { readConfig, takeModelKey } from "../../vault-proxy/config.ts";
 import { keyFile } from "../../vault-proxy/model-key.ts";
 
@@ -53,6 +54,18 @@ describe("settings", () => {
       { MANYHANDS_VAULT_TOKEN_FILE: "/t", MANYHANDS_VAULT_ROLE_ID_FILE: "/r", MANYHANDS_VAULT_SECRET_ID_FILE: "/s" },
     ])
       expect(() => server(env)).toThrow("VAULT_ADDR: needs");
+  });
+
+  test("every setting of this project is known to it", () => {
+    const refused = KNOWN_SETTINGS.filter((name) => {
+      try {
+        readConfig({ [name]: "1" });
+        return false;
+      } catch (error) {
+        return String(error).includes("unknown setting");
+      }
+    });
+    expect(refused).toEqual([]);
   });
 
   test.each([

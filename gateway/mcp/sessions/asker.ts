@@ -19,12 +19,12 @@ export interface Asking {
 
 export class ToolAsker implements Asker {
   readonly principal: Caller;
-  readonly requestId = mint("req");
   readonly path: string;
   readonly key: string | null;
+  readonly requestId = mint("req");
   readonly retries = 0;
   /** What was said beside the answer. */
-  readonly notices: string[] = [];
+  notice: string | undefined;
   readonly #session: string | undefined;
 
   constructor({ caller, path, session, key }: Asking) {
@@ -40,13 +40,13 @@ export class ToolAsker implements Asker {
     return id;
   }
 
-  notice(says: string): void {
-    this.notices.push(says);
-  }
-
   /** A tool's call has no retry that its transport would announce: there is nothing to remember for one. */
   onAnswered(then: () => void): void {
     then();
+  }
+
+  notify(notice: string): void {
+    this.notice = notice;
   }
 
   identify(unanswered: Unanswered, prefix: string, body: unknown): Creation {

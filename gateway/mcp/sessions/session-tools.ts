@@ -47,7 +47,7 @@ export function sessionTools(door: Door): readonly ToolEntry[] {
         wait_seconds: waitSeconds(0),
         idempotency_key: z.string().optional().describe("Send the same key again to be sure that one session is made"),
       }),
-      output: Turn,
+      output: Turn.extend({ notice: z.string().optional().describe("What the environment asks for in vain") }),
       annotations: { readOnlyHint: false, destructiveHint: false, idempotentHint: false, openWorldHint: true },
       async run({ agent_id, agent_version, environment_id, title, message, metadata, wait_seconds: seconds, idempotency_key: key }, context) {
         const asker = new ToolAsker({ caller: context.caller, path: "/v1/sessions", key });
@@ -61,7 +61,7 @@ export function sessionTools(door: Door): readonly ToolEntry[] {
         const { id } = Made.parse(await createSession(door, asker, bodyOf(SessionCreate, body)));
         const record = await recordOf(context.caller, id);
         const turn = await waitForTurn(door.store, record.id, { after: 0, from: 0, seconds: message === undefined ? 0 : seconds }, context);
-        return answer({ ...turn, next: [...asker.notices.map((says) => `Note: ${says}.`), turn.next].join(" ") });
+        return answer({ ...turn, ...(asker.notice !== undefined && { notice: asker.notice }) });
       },
     }),
     tool({

@@ -85,6 +85,11 @@ export class Stage {
     return new CaseSession(this, id);
   }
 
+  /** A session that the caller made. */
+  known(id: string): CaseSession {
+    return new CaseSession(this, id);
+  }
+
   /** kill -9 of a program, and the same program again. */
   async restart(role: "node" | "worker" | "gateway" | "hands"): Promise<void> {
     await this.installation.kill(role);

@@ -1,0 +1,21 @@
+// Whatever a child prints that is no frame goes to diagnostics and ends nothing; frames of megabytes in small pieces are read.
+//
+// azizmazrou/ews-mcp#133, openclaw/openclaw#71793, jwbron/egg#2804
+
+import { afterEach, expect, test } from "vitest";
+import { closeHands, openCommand, stdio, textOf } from "../../support/mcp/hand.ts";
+
+afterEach(() => closeHands());
+
+test("banners, empty lines and log lines between frames are diagnostics", async () => {
+  const { call, logged } = openCommand(stdio("noisy"));
+  expect(textOf(await call("echo", { text: "through" }))).toBe("through");
+  const lines = logged.filter(({ msg }) => msg === "server.said").map(({ line }) => line);
+  expect(lines).toEqual(expect.arrayContaining(["=== Server 1.0 ===", "{not json}", "INFO about to answer"]));
+  expect(logged.filter(({ msg }) => msg === "server.connected")).toHaveLength(1);
+});
+
+test("a frame of five megabytes comes in pieces of one kilobyte", async () => {
+  const { call } = openCommand(stdio("pieces"));
+  expect(textOf(await call("big"))).toMatch(/^x{10000}[\s\S]*left out here[\s\S]*x{10000}$/);
+});
