@@ -1,9 +1,13 @@
 import { defineConfig } from "vitest/config";
 
-const project = (name: string, include: string[], options: { timeoutMs: number; isSerial: boolean }) => ({
+/** Tests of a whole server or program over real sockets, too long for a look before each commit. */
+const DOORS = ["test/gateway/{mcp*,stream,events,openapi,mutation,idempotency,vaults,launch}.test.ts", "test/vault-proxy/{main,model}.test.ts"];
+
+const project = (name: string, include: string[], options: { timeoutMs: number; isSerial: boolean; exclude?: string[] }) => ({
   test: {
     name,
     include,
+    exclude: options.exclude ?? [],
     testTimeout: options.timeoutMs,
     hookTimeout: options.timeoutMs,
     fileParallelism: !options.isSerial,
@@ -17,7 +21,9 @@ export default defineConfig({
       project("quick", ["test/{session-store,hands,harnesses,vault-proxy,gateway,support,demo}/**/*.test.ts", "test/*.test.ts"], {
         timeoutMs: 10_000,
         isSerial: false,
+        exclude: DOORS,
       }),
+      project("doors", DOORS, { timeoutMs: 20_000, isSerial: false }),
       project("drivers", ["test/drivers/**/*.test.ts"], { timeoutMs: 60_000, isSerial: true }),
       project("e2e", ["test/e2e/**/*.test.ts", "test/chaos/**/*.test.ts"], { timeoutMs: 120_000, isSerial: true }),
       ...(process.env.PROOF ? [project("proof", ["test/proof/**/*.test.ts"], { timeoutMs: 3_600_000, isSerial: true })] : []),
