@@ -34,8 +34,8 @@ export class Bindings {
   /** Of the session's sandbox, or of a server by the agent's name for it. */
   of(server: string | null): HandBinding {
     if (server === null) return this.#sandbox;
-    // A server that the agent no longer has: nothing is at that address.
-    const ref = serversOf(this.#journal.view.agent).find(({ name }) => name === server) ?? { name: server, url: `${CONFIGURED}` };
+    // A server that the agent no longer has is at no address; its calls are refused before they come to this (C5 of calls.ts).
+    const ref = serversOf(this.#journal.view.agent).find(({ name }) => name === server) ?? { name: server, url: "" };
     const key = JSON.stringify([ref.name, ref.url]);
     const binding = this.#servers.get(key) ?? new HandBinding(this.#context, this.#journal, { name: ref.name, url: ref.url });
     this.#servers.set(key, binding);
@@ -123,6 +123,6 @@ export class HandBinding {
 }
 
 function wantedOf({ name, url }: ServerRef): ServerWanted {
-  if (url.startsWith(CONFIGURED)) return { name, transport: { type: "configured", server: url.slice(CONFIGURED.length) || name } };
+  if (url.startsWith(CONFIGURED)) return { name, transport: { type: "configured", server: url.slice(CONFIGURED.length) } };
   return { name, transport: { type: "url", url } };
 }

@@ -4,6 +4,7 @@
 //   C2  A result is appended as it comes, by whoever claims the call first: its own run, or an interrupt that closes it.
 //   C3  A call of an earlier lease is asked for again under its id: the hand host answers with what it knows and never runs it twice (M1).
 //   C4  What may have run and can't be told is said so; only read-only and idempotent tools are run again.
+//   C5  A call of an MCP server goes to a server that the agent has now; where it was taken away meanwhile, the call is not run.
 
 import type { HandRef, Outcome } from "../hands/hand.ts";
 import type { BrainEntry } from "../session-store/entry.ts";
@@ -13,7 +14,7 @@ import type { Bindings } from "./binding.ts";
 import { errorResult, INTERRUPTED_TEXT, resultEntry } from "./entries.ts";
 import type { LeaseContext } from "./host-context.ts";
 import type { Journal } from "./journal.ts";
-import { toolsOf } from "./tools.ts";
+import { serversOf, toolsOf } from "./tools.ts";
 import type { Call } from "./view.ts";
 import { isWebTool, refuseWeb } from "./web.ts";
 import { wellFormed } from "./well-formed.ts";
@@ -134,6 +135,9 @@ export class Calls {
     const tool = this.#toolOf(call);
     const mayRerun = tool !== undefined && (tool.isReadOnly || tool.isIdempotent);
     const isOld = call.fence !== lease.fence;
+    if (call.server !== null && !serversOf(this.#journal.view.agent).some(({ name }) => name === call.server))
+      // C5
+      return { type: "failed", reason: `the agent has no MCP server ${JSON.stringify(call.server)} any more; it was not run` };
     const binding = this.#bindings.of(call.server);
     for (let isFirst = true; ; isFirst = false) {
       const hand = binding.known;

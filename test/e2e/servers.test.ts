@@ -1,6 +1,7 @@
 // Agents that use MCP servers: what the model is told, what it calls, what the log says (contract §9.2).
 
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { mintEvent } from "../../session-store/ids.ts";
 import { servers, TOOLSET } from "../harnesses/agents.ts";
 import { RawServer, says, tool } from "../support/mcp/raw.ts";
 import { startNode, type TestNode, until } from "./node.ts";
@@ -63,6 +64,22 @@ describe("a server's tool", () => {
       ]),
     );
     expect(server.count("tools/call")).toBe(1);
+  });
+
+  test("is not run when its server was taken away while it waited for a confirmation", async () => {
+    const server = await serve();
+    const { tools, mcp_servers } = servers({ docs: server.url }, "always_ask");
+    const session = await node.open(tools, { mcp_servers });
+    await session.say("call mcp__docs__echo: {}\necho: got");
+    await session.idle();
+    const created = (await session.log())[0]?.entry;
+    if (created?.type !== "log.created") throw new Error("The log begins with something else.");
+    const agent = { ...created.agent, tools: [TOOLSET], mcp_servers: [] };
+    await node.store.receive(session.id, [{ id: mintEvent(), type: "session.updated", agent }], {});
+    await session.send({ type: "user.tool_confirmation", tool_use_id: await session.callId(1), result: "allow" });
+    await until(async () => (await session.texts()).length > 0, "the model's last words");
+    expect(await session.results()).toEqual([{ text: expect.stringContaining('no MCP server "docs" any more'), isError: true }]);
+    expect(server.count("tools/call")).toBe(0);
   });
 
   test("that runs is cancelled by an interrupt, and its server is told", async () => {
