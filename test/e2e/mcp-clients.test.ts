@@ -1,5 +1,8 @@
 // Clients that people use, as they are: the Inspector's command line, mcp-remote, and stdio clients of both lines by our own bridge.
 
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { Client as ModernClient } from "@modelcontextprotocol/client";
 import { StdioClientTransport as ModernStdio } from "@modelcontextprotocol/client/stdio";
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
@@ -134,6 +137,22 @@ describe("the bridge", () => {
     program.closePipe();
     expect((await program.exit()).code).toBe(0);
     expect(program.stderr).not.toContain(key);
+  });
+
+  test("sends this installation's key to its own address alone", async () => {
+    const keys = await mkdtemp(join(tmpdir(), "manyhands-bridge-"));
+    await writeFile(join(keys, "api.key"), "mh_own-key-canary-0123\n");
+    const to = (url: string) => startProgram("gateway/cli", { args: ["mcp", "--url", url], env: { MANYHANDS_KEYS_DIR: keys, MANYHANDS_PORT: "1" } });
+    await using foreign = to("http://other.invalid:1/mcp");
+    expect((await foreign.exit()).code).toBe(2);
+    expect(foreign.stderr).toContain("MANYHANDS_API_KEY is missing");
+    expect(foreign.stderr).not.toContain("canary");
+    await using own = to("http://localhost:1/mcp");
+    own.type(hello);
+    expect(await answered(own, "hello")).toMatchObject({ error: { code: -32_000 } });
+    own.closePipe();
+    expect((await own.exit()).code).toBe(0);
+    await rm(keys, { recursive: true });
   });
 
   test("says to each request that the door can't be reached", async () => {
