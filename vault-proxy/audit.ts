@@ -3,7 +3,9 @@
 //   N1  `write` resolves once its line is on the disk; lines that come together share one sync. A line that can't be written is a use that does not happen.
 //   N2  A line holds names, never a secret: session or caller, credential, origin, path.
 //   N3  Each line carries the hash of the one before it: a line that was taken out or changed in the middle shows. Cutting the end does not show.
-//   N4  A file that is full is closed and kept; beyond FILES_MAX the oldest goes, and that is logged.
+//   N4  A file that is full is closed and kept; beyond FILES_MAX the oldest goes, and that is logged. A start goes on with the newest one, so that
+//       many starts push nothing out.
+//   N5  Nothing is written behind half a line: after a failed write, or a crash in the middle of one, the next line begins a new file.
 
 import { createHash } from "node:crypto";
 import { type FileHandle, mkdir, open, readdir, readFile, unlink } from "node:fs/promises";
@@ -50,17 +52,21 @@ export class Audit {
   #last: string;
   #waiting: Waiting[] = [];
   #writing: Promise<void> | null = null;
+  /** The newest file ends in half a line. N5 */
+  #isTorn: boolean;
 
-  private constructor(folder: string, log: Logger, opened: { file: FileHandle; number: number; last: string; fileBytesMax: number }) {
+  private constructor(folder: string, log: Logger, opened: { newest: Newest; last: string; fileBytesMax: number }) {
     this.#folder = folder;
     this.#log = log;
-    this.#file = opened.file;
-    this.#number = opened.number;
+    this.#file = opened.newest.file;
+    this.#number = opened.newest.number;
+    this.#bytes = opened.newest.bytes;
+    this.#isTorn = opened.newest.isTorn;
     this.#last = opened.last;
     this.#fileBytesMax = opened.fileBytesMax;
   }
 
-  /** Begins a new file, chained to the last whole line of the one before. */
+  /** Goes on with the newest file, chained to the last whole line. N4 N5 */
   static async open(folder: string, log: Logger, fileBytesMax = FILE_BYTES_MAX): Promise<Audit> {
     await mkdir(folder, { recursive: true, mode: 0o700 });
     const numbers = await numbersIn(folder);
@@ -71,8 +77,7 @@ export class Audit {
       last = found;
       break;
     }
-    const number = (numbers.at(-1) ?? 0) + 1;
-    const audit = new Audit(folder, log, { file: await begin(folder, number), number, last, fileBytesMax });
+    const audit = new Audit(folder, log, { newest: await newestOf(folder, numbers), last, fileBytesMax });
     await audit.#dropOldest();
     return audit;
   }
@@ -103,18 +108,19 @@ export class Audit {
         text += `${line}\n`;
       }
       try {
-        if (this.#bytes > 0 && this.#bytes + text.length > this.#fileBytesMax) await this.#next();
+        const bytes = Buffer.byteLength(text);
+        if (this.#isTorn || (this.#bytes > 0 && this.#bytes + bytes > this.#fileBytesMax)) await this.#next();
+        this.#isTorn = true;
         await this.#file.appendFile(text);
         await this.#file.datasync();
-        this.#bytes += Buffer.byteLength(text);
+        this.#isTorn = false;
+        this.#bytes += bytes;
         this.#last = hash;
         for (const { done } of lines) done();
       } catch (error) {
         const code = error instanceof Error && "code" in error ? String(error.code) : "unknown";
         this.#log.error({ code }, "audit.failed");
         for (const { failed } of lines) failed(new AuditTrouble(code));
-        // What is half there must not become the line before the next one.
-        await this.#next().catch(() => {});
       }
     }
     this.#writing = null;
@@ -122,10 +128,12 @@ export class Audit {
 
   async #next(): Promise<void> {
     const file = await begin(this.#folder, this.#number + 1);
-    await this.#file.close().catch(() => {});
+    const before = this.#file;
     this.#file = file;
     this.#number += 1;
     this.#bytes = 0;
+    this.#isTorn = false;
+    await before.close();
     await this.#dropOldest();
   }
 
@@ -158,6 +166,21 @@ async function numbersIn(folder: string): Promise<number[]> {
     .flatMap((name) => /^audit-(\d{8})\.jsonl$/.exec(name)?.[1] ?? [])
     .map(Number)
     .sort((one, other) => one - other);
+}
+
+interface Newest {
+  readonly file: FileHandle;
+  readonly number: number;
+  readonly bytes: number;
+  readonly isTorn: boolean;
+}
+
+async function newestOf(folder: string, numbers: readonly number[]): Promise<Newest> {
+  const number = numbers.at(-1);
+  if (number === undefined) return { file: await begin(folder, 1), number: 1, bytes: 0, isTorn: false };
+  const path = pathOf(folder, number);
+  const text = await readFile(path, "utf8");
+  return { file: await open(path, "a", 0o600), number, bytes: Buffer.byteLength(text), isTorn: text !== "" && !text.endsWith("\n") };
 }
 
 async function begin(folder: string, number: number): Promise<FileHandle> {

@@ -40,6 +40,20 @@ test("each use is one line with names and a time, and the chain holds over a sta
   expect(whole.map((line) => JSON.parse(line).session)).toEqual(["a", "b", "c", "d"]);
   expect(JSON.parse(whole[0] ?? "")).toEqual({ at: expect.any(String), ...use("a"), before: "0".repeat(64) });
   expect(firstBreak(await textsIn(folder))).toBeNull();
+  // Behind half a line nothing is written.
+  const [torn = "", next = ""] = await textsIn(folder);
+  expect([torn.endsWith('{"at":"2026-'), next.split("\n").length]).toEqual([true, 2]);
+});
+
+test("a start goes on with the newest file: many starts push nothing out", async () => {
+  for (const session of ["a", "b", "c"]) {
+    const audit = await Audit.open(folder, log);
+    await audit.write(use(session));
+    await audit.close();
+  }
+  expect(await readdir(folder)).toHaveLength(1);
+  expect((await linesIn(folder)).map((line) => JSON.parse(line).session)).toEqual(["a", "b", "c"]);
+  expect(firstBreak(await textsIn(folder))).toBeNull();
 });
 
 test("a line that was changed or taken out shows", async () => {
