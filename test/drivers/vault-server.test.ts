@@ -101,6 +101,16 @@ describe("a vault server in trouble", () => {
     await behave({});
   });
 
+  test("an answer to a renewal that is none ends nothing: it is asked again", async () => {
+    await behave({ tokenLifeS: 1, oddRenewals: true });
+    const vault = open();
+    await vault.get(key("vlt_x"));
+    const before = (await calls())["POST auth/token/renew-self"] ?? 0;
+    await until(async () => ((await calls())["POST auth/token/renew-self"] ?? 0) > before, { what: "a renewal" });
+    await behave({});
+    expect(await vault.get(key("vlt_x"))).toBeNull();
+  });
+
   test("a write whose answer was lost is known as its own (S4)", async () => {
     const vault = open();
     expect(await vault.put(key("vlt_lost"), { n: 1 }, 0)).toBe(1);

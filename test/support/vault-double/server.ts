@@ -35,6 +35,8 @@ const Behaviour = z.strictObject({
   cutNextWrite: z.boolean().default(false),
   /** Forgets every token that was given out. */
   forgetTokens: z.boolean().default(false),
+  /** Answers a renewal with 200 and something that is none. */
+  oddRenewals: z.boolean().default(false),
   tokenLifeS: z.number().default(3_600),
 });
 type Behaviour = z.infer<typeof Behaviour>;
@@ -91,6 +93,7 @@ class VaultDouble {
     if (token !== ROOT_TOKEN && (!held || held.endsAt < Date.now())) return no(403, "permission denied");
     if (path === "auth/token/lookup-self")
       return yes({ id: token, ttl: held ? (held.endsAt - Date.now()) / 1000 : 0, renewable: held?.isRenewable ?? false });
+    if (path === "auth/token/renew-self" && this.#behaviour.oddRenewals) return yes({ no: "auth" });
     if (path === "auth/token/renew-self") return held ? this.#renew(token, held) : no(400, "lease is not renewable");
     if (this.#behaviour.denied) return no(403, DENIED);
     const [, mount, part, rest] = /^([^/]+)\/(data|metadata)\/(.*)$/.exec(path) ?? [];

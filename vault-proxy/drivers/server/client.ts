@@ -104,9 +104,9 @@ export class ServerClient {
     try {
       return await act(this.#vault);
     } catch (error) {
-      const read = ServerError.safeParse(error);
-      if (!read.success) throw error;
-      const { statusCode, body } = read.data.response;
+      const refused = ServerError.safeParse(error);
+      if (!refused.success) throw error;
+      const { statusCode, body } = refused.data.response;
       if (statusCode === 503) throw new StoreTrouble("sealed", "503");
       if (statusCode === 429) throw new StoreTrouble("busy", "429");
       if (statusCode === 413 || statusCode === 507) throw new StoreTrouble("full", String(statusCode));
@@ -131,12 +131,12 @@ export class ServerClient {
       if (login.type === "approle") {
         const [role_id, secret_id] = [await readSecret(login.roleIdFile), await readSecret(login.secretIdFile)];
         this.#vault.token = "";
-        const answer = Auth.parse(await this.#try((client) => client.write(`auth/${login.mount}/login`, { role_id, secret_id })));
+        const answer = read(Auth, await this.#try((client) => client.write(`auth/${login.mount}/login`, { role_id, secret_id })));
         this.#vault.token = answer.auth.client_token;
         this.#renewAfter(answer.auth.lease_duration, answer.auth.renewable);
       } else {
         this.#vault.token = await readSecret(login.file);
-        const { data } = Own.parse(await this.#try((client) => client.tokenLookupSelf()));
+        const { data } = read(Own, await this.#try((client) => client.tokenLookupSelf()));
         this.#renewAfter(data.ttl, data.renewable);
       }
       this.#log.info({ login: login.type }, "vault_server.entered");
@@ -158,7 +158,7 @@ export class ServerClient {
   async #renew(isRenewable: boolean): Promise<void> {
     try {
       if (!isRenewable) return await this.#logIn();
-      const { auth } = Auth.parse(await this.#try((client) => client.write("auth/token/renew-self", {})));
+      const { auth } = read(Auth, await this.#try((client) => client.write("auth/token/renew-self", {})));
       this.#log.debug({ lifeS: auth.lease_duration }, "vault_server.renewed");
       this.#renewAfter(auth.lease_duration, auth.renewable);
     } catch (error) {
@@ -197,6 +197,13 @@ export class ServerClient {
       throw new StoreTrouble(neverSent ? "away" : "in_doubt", code);
     }
   }
+}
+
+/** An answer of the server's, or a trouble: whatever it says, it ends no process of ours. */
+export function read<T>(schema: z.ZodType<T>, answer: unknown): T {
+  const found = schema.safeParse(answer);
+  if (!found.success) throw new StoreTrouble("unreadable", "the vault server's answer is not of its kind");
+  return found.data;
 }
 
 interface Asked {

@@ -8,7 +8,7 @@ import { randomBytes } from "node:crypto";
 import type { Logger } from "pino";
 import { z } from "zod";
 import { checkKey, type Opened, type RecordKey, type RecordKind, StoreTrouble, textOf, type VaultStore } from "../../store.ts";
-import { ServerClient, type ServerLogin, ServerRefusal } from "./client.ts";
+import { read, ServerClient, type ServerLogin, ServerRefusal } from "./client.ts";
 
 export interface ServerVaultOptions extends ServerLogin {
   /** Where the key-value store is mounted, and what our records begin with there. */
@@ -52,7 +52,7 @@ export class ServerVault implements VaultStore {
         if (error instanceof StoreTrouble && error.reason === "in_doubt") return write();
         throw error;
       });
-      return Written.parse(answer).data.version;
+      return read(Written, answer).data.version;
     } catch (error) {
       if (!(error instanceof ServerRefusal) || error.status !== REFUSED || !error.says.includes("check-and-set")) return asTrouble(error);
     }
@@ -70,7 +70,7 @@ export class ServerVault implements VaultStore {
     const answer = await this.#client.run((client) => client.list(`${mount}/metadata/${prefix}/${kind}/${workspace}`)).catch(unlessNotThere);
     return answer === null
       ? []
-      : Names.parse(answer)
+      : read(Names, answer)
           .data.keys.filter((name) => !name.endsWith("/"))
           .sort();
   }
@@ -82,9 +82,7 @@ export class ServerVault implements VaultStore {
   async #read(key: RecordKey): Promise<{ mark: string; body: string; revision: number } | null> {
     const answer = await this.#client.run((client) => client.read(this.#path("data", key))).catch(unlessNotThere);
     if (answer === null) return null;
-    const read = Read.safeParse(answer);
-    if (!read.success) throw new StoreTrouble("unreadable", "a secret of the vault server is not one of ours");
-    const { data, metadata } = read.data.data;
+    const { data, metadata } = read(Read, answer).data;
     return data && { ...data, revision: metadata.version };
   }
 
