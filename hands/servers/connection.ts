@@ -27,7 +27,10 @@ const NAME = { name: "manyhands", version: "1" };
 /** A stream that a server closed on purpose is resumed, soon and a few times. */
 const RESUME = { initialReconnectionDelay: 200, maxReconnectionDelay: 1_000, reconnectionDelayGrowFactor: 2, maxRetries: 2 };
 
-export type Where = { readonly type: "url"; readonly url: URL; readonly reach: Reach } | { readonly type: "command"; start(): Child };
+export type Where =
+  | { readonly type: "url"; readonly url: URL; readonly reach: Reach }
+  /** `secrets`: what of its configuration is told to nobody. */
+  | { readonly type: "command"; readonly secrets: readonly string[]; start(): Child };
 
 export interface Heard {
   /** The server says that its tools are others now. */

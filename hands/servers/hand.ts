@@ -12,8 +12,10 @@ import type { Logger } from "pino";
 import type { ListAsk, Outcome, ServerTools } from "../hand.ts";
 import type { Runner, RunnerCall } from "../runner.ts";
 import { cut, isOverCap, preview } from "../tools/cap.ts";
+import { Ended, Limits, type Times } from "./call-limits.ts";
 import { Connection, Trouble, type Where } from "./connection.ts";
-import { IDLE_MS, REASON_CHARS_MAX, TOTAL_MS } from "./limits.ts";
+import { REASON_CHARS_MAX } from "./limits.ts";
+import { masked } from "./mask.ts";
 import { headersOf } from "./param-headers.ts";
 import { shownOf } from "./result.ts";
 import { readList } from "./tool-list.ts";
@@ -22,14 +24,6 @@ const RETRY_MS_MIN = 1_000;
 const RETRY_MS_MAX = 60_000;
 /** Beyond the limits that end a request by its signal. */
 const NEVER_MS = 2_000_000_000;
-
-export interface Times {
-  readonly connectMs: number;
-  readonly idleMs: number;
-  readonly totalMs: number;
-}
-
-export const TIMES: Omit<Times, "connectMs"> = { idleMs: IDLE_MS, totalMs: TOTAL_MS };
 
 export interface ServerHandOptions {
   /** As the agent calls it. */
@@ -48,11 +42,6 @@ type Failed = Extract<ServerTools, { type: "failed" }>;
 
 interface Running {
   readonly controller: AbortController;
-}
-
-/** Why a call was ended from here. */
-class Ended extends Error {
-  override readonly name = "Ended";
 }
 
 export class ServerHand implements Runner {
@@ -197,7 +186,7 @@ export class ServerHand implements Runner {
 
   /** The server's own "no", for the model. */
   #error(says: string): Outcome {
-    const text = `MCP server ${quoted(this.#options.name)}: ${cut(says.toWellFormed(), REASON_CHARS_MAX * 4)}`;
+    const text = `MCP server ${quoted(this.#options.name)}: ${cut(this.#masked(says).toWellFormed(), REASON_CHARS_MAX * 4)}`;
     return { type: "done", content: [{ type: "text", text }], isError: true };
   }
 
@@ -257,8 +246,8 @@ export class ServerHand implements Runner {
         void this.#refresh();
       },
       closed: () => log.info({ hand, server: name }, "server.closed"),
-      stray: (line: string) => log.info({ hand, server: name, line: line.slice(0, REASON_CHARS_MAX) }, "server.said"),
-      trouble: (error: Error) => log.debug({ hand, server: name, reason: error.message.slice(0, REASON_CHARS_MAX) }, "server.trouble"),
+      stray: (line: string) => log.info({ hand, server: name, line: this.#masked(line).slice(0, REASON_CHARS_MAX) }, "server.said"),
+      trouble: (error: Error) => log.debug({ hand, server: name, reason: this.#masked(error.message).slice(0, REASON_CHARS_MAX) }, "server.trouble"),
     };
     const over = this.#over.signal;
     try {
@@ -273,43 +262,18 @@ export class ServerHand implements Runner {
     }
   }
 
+  #masked(text: string): string {
+    const { where } = this.#options;
+    return where?.type === "command" ? masked(text, where.secrets) : text;
+  }
+
   #told(error: unknown, signal: AbortSignal): { readonly kind: Failed["cause"]; readonly says: string } {
     if (error instanceof Trouble) return { kind: error.kind, says: error.message };
     if (signal.aborted) return { kind: "connection", says: `it did not answer within ${this.#options.times.connectMs} ms, the limit for connecting` };
     if (error instanceof ProtocolError)
-      return { kind: "connection", says: `it refused to list its tools: ${cut(error.message.toWellFormed(), REASON_CHARS_MAX)}` };
+      return { kind: "connection", says: `it refused to list its tools: ${cut(this.#masked(error.message).toWellFormed(), REASON_CHARS_MAX)}` };
     this.#options.log.warn({ hand: this.#options.hand, server: this.#options.name, err: error }, "server.answer_odd");
     return { kind: "connection", says: "its answer could not be read" };
-  }
-}
-
-/** The two limits of one call. N2 */
-class Limits {
-  readonly #times: Times;
-  readonly #controller: AbortController;
-  #idle: NodeJS.Timeout | undefined;
-  #total: NodeJS.Timeout | undefined;
-
-  constructor(times: Times, controller: AbortController) {
-    this.#times = times;
-    this.#controller = controller;
-  }
-
-  start(): void {
-    this.stop();
-    const { idleMs, totalMs } = this.#times;
-    const end = (says: string) => () => this.#controller.abort(new Ended(says));
-    this.#idle = setTimeout(end(`it was ended after ${idleMs} ms without a word of progress, the idle limit of a call`), idleMs);
-    this.#total = setTimeout(end(`it was ended after ${totalMs} ms, the limit of a call in all`), totalMs);
-  }
-
-  heard(): void {
-    this.#idle?.refresh();
-  }
-
-  stop(): void {
-    clearTimeout(this.#idle);
-    clearTimeout(this.#total);
   }
 }
 

@@ -5,10 +5,11 @@ import type { Logger } from "pino";
 import { z } from "zod";
 import type { ServerWanted } from "../hand.ts";
 import type { HandRow } from "../ledger.ts";
+import { TIMES, type Times } from "./call-limits.ts";
 import { Children } from "./children.ts";
 import type { ConfiguredServers } from "./configured.ts";
 import type { Where } from "./connection.ts";
-import { ServerHand, TIMES, type Times } from "./hand.ts";
+import { ServerHand } from "./hand.ts";
 import { CONNECT_MS } from "./limits.ts";
 import { Reach } from "./reach.ts";
 
@@ -85,6 +86,7 @@ export class ServerHands {
     const server = this.#settings.configured.get(transport.server);
     if (server === undefined) return null;
     if (server.type === "url") return { type: "url", url: server.url, reach: this.#reach };
-    return { type: "command", start: () => this.#children.start(hand, server.command) };
+    const { command } = server;
+    return { type: "command", secrets: Object.values(command.env), start: () => this.#children.start(hand, command) };
   }
 }

@@ -15,6 +15,15 @@ test("banners, empty lines and log lines between frames are diagnostics", async 
   expect(logged.filter(({ msg }) => msg === "server.connected")).toHaveLength(1);
 });
 
+test("a credential of the child's environment is in no diagnostic", async () => {
+  const token = "server-token-canary";
+  const { call, logged } = openCommand({ ...stdio("noisy"), env: { SERVER_TOKEN: token } });
+  expect(textOf(await call("echo", { text: "through" }))).toBe("through");
+  const lines = logged.filter(({ msg }) => msg === "server.said").map(({ line }) => line);
+  expect(lines).toContain("listening, token ***");
+  expect(JSON.stringify(logged)).not.toContain(token);
+});
+
 test("a frame of five megabytes comes in pieces of one kilobyte", async () => {
   const { call } = openCommand(stdio("pieces"));
   expect(textOf(await call("big"))).toMatch(/^x{10000}[\s\S]*left out here[\s\S]*x{10000}$/);

@@ -3,9 +3,10 @@
 import { fileURLToPath } from "node:url";
 import { type Logger, pino } from "pino";
 import type { ListAsk, Outcome } from "../../../hands/hand.ts";
+import type { Times } from "../../../hands/servers/call-limits.ts";
 import { Children, type Command } from "../../../hands/servers/children.ts";
 import type { Where } from "../../../hands/servers/connection.ts";
-import { ServerHand, type Times } from "../../../hands/servers/hand.ts";
+import { ServerHand } from "../../../hands/servers/hand.ts";
 import { Reach } from "../../../hands/servers/reach.ts";
 import { mint } from "../../../session-store/ids.ts";
 
@@ -51,7 +52,7 @@ const children = new Children(HOST, BASE);
 export function openCommand(command: Partial<Command>, times: Partial<Times> = {}): OpenHand {
   const whole = { command: process.execPath, args: [], env: {}, cwd: null, ...command };
   const hand = mint("hand");
-  return openAt({ type: "command", start: () => children.start(hand, whole) }, times);
+  return openAt({ type: "command", secrets: Object.values(whole.env), start: () => children.start(hand, whole) }, times);
 }
 
 const PROGRAM = fileURLToPath(new URL("../../../dist/test/support/mcp/stdio.js", import.meta.url));

@@ -1,7 +1,7 @@
 // A server over standard input and output, as a program: `node stdio.js MODE`. It speaks the handshake era, and misbehaves as its mode says.
 //
 //   plain        a good one
-//   noisy        banners and log lines between its frames
+//   noisy        banners, its own token and log lines between its frames
 //   pieces       a frame of five megabytes in small pieces
 //   deaf         does not end when its input closes
 //   modern       knows the stateless era only
@@ -14,7 +14,7 @@ if (mode === "exit") {
   process.stderr.write("no database\n");
   process.exit(3);
 }
-if (mode === "noisy") process.stdout.write("=== Server 1.0 ===\n\n{not json}\nlistening\n");
+if (mode === "noisy") process.stdout.write(`=== Server 1.0 ===\n\n{not json}\nlistening, token ${process.env.SERVER_TOKEN ?? "none"}\n`);
 if (mode === "deaf") setInterval(() => {}, 1_000);
 
 const input = createInterface({ input: process.stdin });
