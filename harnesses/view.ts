@@ -4,8 +4,7 @@
 //   V2  Positions are dense: an entry that is known is skipped, one that would leave a gap is refused.
 
 import type { Stored } from "../session-store/entry.ts";
-import type { ModelUsage, SessionUsage, StopReason } from "../session-store/events/brain.ts";
-import { NO_USAGE } from "../session-store/events/brain.ts";
+import type { SessionUsage, StopReason } from "../session-store/events/brain.ts";
 import type { ClientEvent } from "../session-store/events/client.ts";
 import type { ResultBlock } from "../session-store/events/content.ts";
 import type { AgentSnapshot, LogReply } from "../session-store/events/log.ts";
@@ -13,6 +12,7 @@ import type { EventId, Fence, Position } from "../session-store/ids.ts";
 import { position } from "../session-store/ids.ts";
 import { KnownServers } from "./known-servers.ts";
 import { Outcomes } from "./outcomes.ts";
+import { UsageCount } from "./usage-count.ts";
 import { weightOf } from "./weight.ts";
 
 /** Stop reasons of a reply that ends in the middle of a call. */
@@ -62,10 +62,7 @@ export class LogView {
   readonly #waiting = new Map<EventId, Waiting>();
   #results = new Map<string, CallResult>();
   #agent: AgentSnapshot | null = null;
-  #usage: SessionUsage = NO_USAGE;
-  #longCacheTokens = 0;
-  #activeMs = 0;
-  #runningSince: number | null = null;
+  readonly #usage = new UsageCount();
   #bytes = 0;
 
   environmentId = "";
@@ -128,8 +125,7 @@ export class LogView {
   }
   /** Cumulative usage, with the time that has been active until `now`. */
   usage(now: number): SessionUsage {
-    const running = this.#runningSince === null ? 0 : Math.max(0, now - this.#runningSince);
-    return { ...this.#usage, active_seconds: Math.round(this.#activeMs + running) / 1000 };
+    return this.#usage.until(now);
   }
 
   /** Takes entries in order; false at the first one that would leave a gap. V2 */
@@ -195,7 +191,7 @@ export class LogView {
         break;
       case "span.model_request_end":
         this.openSpan = null;
-        this.#count(entry.model_usage);
+        this.#usage.count(entry.model_usage);
         break;
       case "span.outcome_evaluation_end":
         this.#evaluated(entry);
@@ -206,12 +202,12 @@ export class LogView {
         break;
       case "session.status_running":
         this.status = "running";
-        this.#runningSince = at;
+        this.#usage.run(at);
         break;
       case "session.status_rescheduled":
         this.status = "rescheduled";
         this.handOvers += 1;
-        this.#rest(at);
+        this.#usage.rest(at);
         break;
       case "session.status_idle":
         this.status = "idle";
@@ -219,11 +215,11 @@ export class LogView {
         this.failures = 0;
         this.rounds = 0;
         this.truncatedInRow = 0;
-        this.#rest(at);
+        this.#usage.rest(at);
         break;
       case "session.status_terminated":
         this.isTerminated = true;
-        this.#rest(at);
+        this.#usage.rest(at);
         break;
       default:
         break;
@@ -249,7 +245,7 @@ export class LogView {
   /** What is to be revised, and what was not reached, is the agent's to answer; each iteration has the limits of a turn. */
   #evaluated({ result, usage }: Extract<Stored["entry"], { type: "span.outcome_evaluation_end" }>): void {
     this.#progress();
-    this.#count(usage);
+    this.#usage.count(usage);
     this.rounds = 0;
     this.truncatedInRow = 0;
     if (result === "needs_revision" || result === "max_iterations_reached") this.hasQuestion = true;
@@ -265,7 +261,7 @@ export class LogView {
     this.lastReply = reply;
     this.#results = new Map();
     this.hasQuestion = false;
-    this.#longCacheTokens = reply.usage.cache_creation_1h_input_tokens ?? 0;
+    this.#usage.expectLong(reply.usage.cache_creation_1h_input_tokens ?? 0);
     if (reply.calls.length > 0) this.rounds += 1;
     const isCut = CUT_OFF.has(reply.stop_reason ?? "") && reply.content.at(-1)?.type === "tool_use";
     this.truncatedInRow = isCut ? this.truncatedInRow + 1 : 0;
@@ -284,27 +280,6 @@ export class LogView {
   #progress(): void {
     this.failures = 0;
     this.handOvers = 0;
-  }
-
-  #rest(at: number): void {
-    if (this.#runningSince !== null) this.#activeMs += Math.max(0, at - this.#runningSince);
-    this.#runningSince = null;
-  }
-
-  #count(used: ModelUsage): void {
-    const long = Math.min(this.#longCacheTokens, used.cache_creation_input_tokens);
-    this.#longCacheTokens = 0;
-    const { cache_creation: cache } = this.#usage;
-    this.#usage = {
-      ...this.#usage,
-      input_tokens: this.#usage.input_tokens + used.input_tokens,
-      output_tokens: this.#usage.output_tokens + used.output_tokens,
-      cache_read_input_tokens: this.#usage.cache_read_input_tokens + used.cache_read_input_tokens,
-      cache_creation: {
-        ephemeral_5m_input_tokens: cache.ephemeral_5m_input_tokens + used.cache_creation_input_tokens - long,
-        ephemeral_1h_input_tokens: cache.ephemeral_1h_input_tokens + long,
-      },
-    };
   }
 }
 

@@ -1,7 +1,8 @@
 // Credentials: made, listed, changed, archived, deleted; each is a part of its vault's record.
 
 import { z } from "zod";
-import { AuthCreate, AuthUpdate, changedAuth, keyOf, madeAuth, purgedAuth, type UrlRule } from "./auth.ts";
+import { changedAuth, keyOf, madeAuth, purgedAuth, type UrlRule } from "./auth.ts";
+import { AuthCreate, AuthUpdate } from "./auth-schema.ts";
 import type { ApiCall } from "./call.ts";
 import { cursorOf, type List, Metadata, MetadataPatch, patched, readCursor } from "./fields.ts";
 import { holderOf, type StoredCredential, type StoredVault, wireOfCredential } from "./record.ts";

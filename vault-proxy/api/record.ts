@@ -4,7 +4,8 @@
 //       written by one step: there is no half of it.
 
 import { z } from "zod";
-import { keyOf, ShownAuth, StoredAuth, shownAuth } from "./auth.ts";
+import { keyOf, shownAuth } from "./auth.ts";
+import { ShownAuth, StoredAuth } from "./auth-schema.ts";
 import { CredentialId, rfc3339, time, VaultId } from "./fields.ts";
 
 /** Who made it: the digest of an idempotency key (null: there was none) and that of the body. */
