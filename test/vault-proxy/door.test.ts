@@ -1,5 +1,7 @@
 // Who may speak to the vaults' API of a vault proxy: a gateway with a token for this one request, and nobody else.
 
+import { Agent as HttpAgent, request as httpRequest, type IncomingMessage } from "node:http";
+import { setTimeout as sleep } from "node:timers/promises";
 import { request } from "undici";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import type { ApiCall } from "../../vault-proxy/api/call.ts";
@@ -112,4 +114,26 @@ test("a retry by count finds the create whose answer never got out; answered one
   for (const then of answered) then();
   expect([await idOf(1), await idOf(0)]).not.toContain(first);
   expect(await proxy.parts.vaults.ids("retries", "vault")).toHaveLength(3);
+});
+
+test("a refusal waits for the end of its body, and the connection goes on", async () => {
+  const agent = new HttpAgent({ keepAlive: true, maxSockets: 1 });
+  const path = "/v1/vaults/none/credentials/none";
+  const post = async (halves: readonly string[]) => {
+    const headers = { authorization: `Bearer ${await door()}`, "content-length": halves.join("").length };
+    const sending = httpRequest(`${proxy.url}${path}`, { method: "POST", agent, headers });
+    const answered = new Promise<IncomingMessage>((resolve, reject) => sending.once("response", resolve).once("error", reject));
+    for (const half of halves) {
+      sending.write(half);
+      await sleep(50);
+    }
+    sending.end();
+    const answer = await answered;
+    answer.resume();
+    return { status: answer.statusCode, connection: answer.headers.connection, isReused: sending.reusedSocket };
+  };
+  const body = ["{".padEnd(300_000, " "), "}".padStart(300_000, " ")];
+  expect(await post(body)).toEqual({ status: 404, connection: "keep-alive", isReused: false });
+  expect(await post(body)).toEqual({ status: 404, connection: "keep-alive", isReused: true });
+  agent.destroy();
 });

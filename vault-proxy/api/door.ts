@@ -3,6 +3,8 @@
 //   D1  Nothing is said or read before the gateway's token is good. What it says, whose key it saw and the request's id come in the token.
 //   D2  A change that was asked for is gone through with, also when the asker has left: what it came to is found by asking again.
 //   D3  A secret lives in the body and in the sealed record; it is in no log line, no error and no answer.
+//   D4  A refusal to a gateway comes after its body was read to the end: an answer in the middle of it may be lost with the connection, and the
+//       gateway would have to say that the change may have been made.
 
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Logger } from "pino";
@@ -79,6 +81,7 @@ export class VaultDoor {
       const body = await this.#run(req, call, { found, search: new URLSearchParams(search) });
       send(res, 200, JSON.stringify(body));
     } catch (error) {
+      await readToEnd(req);
       this.#refuse(req, res, error, caller);
     } finally {
       this.#open -= 1;
@@ -189,6 +192,19 @@ async function readBody(req: IncomingMessage): Promise<Buffer> {
   }
   if (bytes > BODY_BYTES_MAX) throw new ApiRefusal(413, "request_too_large", `The request body is over the limit of ${BODY_BYTES_MAX} bytes.`);
   return Buffer.concat(pieces);
+}
+
+/** D4. As far as a body may go; one that breaks off is over, too. */
+async function readToEnd(req: IncomingMessage): Promise<void> {
+  let bytes = 0;
+  try {
+    for await (const piece of req.iterator({ destroyOnReturn: false })) {
+      bytes += piece.length;
+      if (bytes > BODY_BYTES_MAX) return;
+    }
+  } catch {
+    // The gateway has left: nobody waits for the answer.
+  }
 }
 
 function answerRefusal(req: IncomingMessage, res: ServerResponse, refusal: ApiRefusal, requestId: string): void {
