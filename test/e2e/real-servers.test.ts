@@ -90,7 +90,7 @@ test("server-everything adds over Streamable HTTP", async () => {
 });
 
 test("server-filesystem writes a file and reads it", async () => {
-  const session = await open({ files: "hand:" });
+  const session = await open({ files: "hand:files" });
   const path = join(folder, "note.txt");
   await session.say(
     `call mcp__files__write_file: ${JSON.stringify({ path, content: "by hand" })}\n---\ncall mcp__files__read_text_file: ${JSON.stringify({ path })}\necho: read`,
