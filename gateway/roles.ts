@@ -38,6 +38,7 @@ const ROLES: Readonly<Record<Role, { readonly room: string; readonly settings: r
       "VAULT_ADDR",
       "VAULT_NAMESPACE",
       "MANYHANDS_MODEL_KEY_FILE",
+      "MANYHANDS_MODELS_FILE",
       "MANYHANDS_MODEL_HEADERS_TIMEOUT_MS",
       "MANYHANDS_MODEL_IDLE_TIMEOUT_MS",
       "ANTHROPIC_API_KEY",

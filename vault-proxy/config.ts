@@ -51,6 +51,7 @@ const Environment = z.strictObject({
   MANYHANDS_DATA_DIR: z.string().min(1).default("./.manyhands"),
   MANYHANDS_KEYS_DIR: z.string().min(1).optional(),
   MANYHANDS_MODEL_KEY_FILE: z.string().min(1).optional(),
+  MANYHANDS_MODELS_FILE: z.string().min(1).optional(),
   MANYHANDS_MODEL_HEADERS_TIMEOUT_MS: ms.default(120_000),
   MANYHANDS_MODEL_IDLE_TIMEOUT_MS: ms.default(90_000),
   MANYHANDS_VAULT_KEY_FILE: path,
@@ -87,6 +88,8 @@ export interface Config {
   readonly modelKeyFile: string | null;
   /** Where the model is; its path, if it has one, comes before `/v1/messages`. */
   readonly modelUrl: URL;
+  /** Providers of models beside it, prices and a limit (models/providers.ts). */
+  readonly modelsFile: string | null;
   readonly headersTimeoutMs: number;
   readonly idleTimeoutMs: number;
   /** The vault proxy's own folder: the file vault, its key, the audit. */
@@ -134,6 +137,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     grantKeyFile: resolve(found.MANYHANDS_KEYS_DIR ?? join(found.MANYHANDS_DATA_DIR, "keys"), "grant.public.jwk"),
     modelKeyFile: found.MANYHANDS_MODEL_KEY_FILE === undefined ? null : resolve(found.MANYHANDS_MODEL_KEY_FILE),
     modelUrl: new URL(found.ANTHROPIC_BASE_URL),
+    modelsFile: found.MANYHANDS_MODELS_FILE === undefined ? null : resolve(found.MANYHANDS_MODELS_FILE),
     headersTimeoutMs: found.MANYHANDS_MODEL_HEADERS_TIMEOUT_MS,
     idleTimeoutMs: found.MANYHANDS_MODEL_IDLE_TIMEOUT_MS,
     vaultFolder,

@@ -16,7 +16,8 @@ import { VaultDoor } from "./api/door.ts";
 import type { Audit } from "./audit.ts";
 import { Grants } from "./grant.ts";
 import { ModelRoute } from "./model.ts";
-import type { ModelKeys } from "./model-key.ts";
+import type { Models } from "./models/providers.ts";
+import type { Spend } from "./models/spend.ts";
 import type { Reach } from "./reach.ts";
 import type { VaultStore } from "./store.ts";
 
@@ -34,11 +35,11 @@ export interface ServeOptions {
   readonly host: string;
   readonly port: number;
   readonly grantKeyFile: string;
-  readonly modelUrl: URL;
+  readonly models: Models;
+  readonly spend: Spend;
   readonly headersTimeoutMs: number;
   readonly idleTimeoutMs: number;
   readonly bodyBytesMax?: number;
-  readonly modelKeys: ModelKeys;
   readonly vaults: VaultStore;
   readonly audit: Audit;
   readonly reach: Reach;
@@ -53,14 +54,14 @@ export interface Serving {
 
 /** Listens; rejects with the system's error (EADDRINUSE …) if it can't. */
 export async function serve(options: ServeOptions): Promise<Serving> {
-  const { log, modelKeys } = options;
+  const { log, models } = options;
   const grants = new Grants(options.grantKeyFile, (reason) => log.warn({ reason }, "grant_key.unusable"));
   const model = new ModelRoute({
-    url: options.modelUrl,
+    models,
+    spend: options.spend,
     headersTimeoutMs: options.headersTimeoutMs,
     idleTimeoutMs: options.idleTimeoutMs,
     ...(options.bodyBytesMax === undefined ? {} : { bodyBytesMax: options.bodyBytesMax }),
-    keys: modelKeys,
     grants,
     audit: options.audit,
     log,
@@ -71,7 +72,12 @@ export async function serve(options: ServeOptions): Promise<Serving> {
     if (req.url?.startsWith("/model/")) return model.handle(req, res);
     if (door.takes(req.url ?? "")) return door.handle(req, res);
     if (req.url === "/healthz" && req.method === "GET") {
-      return answer(res, 200, { ok: true, model_key: modelKeys.current() !== null, grant_key: grants.isReady(), vaults: options.vaults.driver });
+      return answer(res, 200, {
+        ok: true,
+        model_key: models.all.some(({ keys }) => keys.current() !== null),
+        grant_key: grants.isReady(),
+        vaults: options.vaults.driver,
+      });
     }
     if (req.url === "/revoke" && req.method === "POST") return revoke(req, res, grants, log);
     refuse(res, "no_route");

@@ -29,6 +29,7 @@ import { mintEvent, mintSession, position } from "../../session-store/ids.ts";
 import { statusOf } from "../../session-store/session.ts";
 import type { Preview, SessionStore } from "../../session-store/store.ts";
 import { fixedKey } from "../../vault-proxy/model-key.ts";
+import { ownProvider, plainModels } from "../../vault-proxy/models/providers.ts";
 import { serve } from "../../vault-proxy/serve.ts";
 import { agent } from "../harnesses/agents.ts";
 import { type ScriptedModel, startModel } from "../support/model/server.ts";
@@ -263,10 +264,9 @@ export async function startNode(options: NodeOptions = {}): Promise<TestNode> {
     host: "127.0.0.1",
     port: 0,
     grantKeyFile: publicFile,
-    modelUrl: new URL(model.url),
+    models: plainModels(ownProvider(new URL(model.url), fixedKey("model-key"))),
     headersTimeoutMs: 30_000,
     idleTimeoutMs: 30_000,
-    modelKeys: fixedKey("model-key"),
     log: quiet,
   });
 

@@ -16,6 +16,7 @@ import { openEmbeddedStore } from "../../session-store/drivers/embedded/driver.t
 import { noFault } from "../../session-store/fault-point.ts";
 import type { SessionStore } from "../../session-store/store.ts";
 import { fixedKey } from "../../vault-proxy/model-key.ts";
+import { ownProvider, plainModels } from "../../vault-proxy/models/providers.ts";
 import { serve } from "../../vault-proxy/serve.ts";
 import { openVaultParts, type VaultParts } from "./vault-parts.ts";
 
@@ -127,10 +128,9 @@ async function startVaults(dir: string, log: pino.Logger): Promise<{ client: Vau
     host: "127.0.0.1",
     port: 0,
     grantKeyFile: join(keysDir, "grant.public.jwk"),
-    modelUrl: new URL("http://127.0.0.1:9"),
+    models: plainModels(ownProvider(new URL("http://127.0.0.1:9"), fixedKey(null))),
     headersTimeoutMs: 1_000,
     idleTimeoutMs: 1_000,
-    modelKeys: fixedKey(null),
     log,
   });
   const client = await VaultProxy.open({ url: serving.url, keysDir, log });

@@ -6,6 +6,7 @@ import { join } from "node:path";
 import type { Logger } from "pino";
 import { Audit } from "../../vault-proxy/audit.ts";
 import { FileVault } from "../../vault-proxy/drivers/file/driver.ts";
+import { Spend } from "../../vault-proxy/models/spend.ts";
 import { Reach } from "../../vault-proxy/reach.ts";
 
 export interface VaultParts {
@@ -13,6 +14,7 @@ export interface VaultParts {
   readonly vaults: FileVault;
   readonly audit: Audit;
   readonly reach: Reach;
+  readonly spend: Spend;
   close(): Promise<void>;
 }
 
@@ -20,14 +22,17 @@ export async function openVaultParts(log: Logger, internalHosts: readonly string
   const folder = await mkdtemp(join(tmpdir(), "manyhands-vault-"));
   const vaults = await FileVault.open({ folder, keys: { type: "file", path: join(folder, "master.key"), isOwn: true } });
   const audit = await Audit.open(join(folder, "audit"), log);
+  const spend = new Spend(folder);
   return {
     folder,
+    spend,
     vaults,
     audit,
     reach: new Reach(internalHosts),
     async close() {
       await vaults.close();
       await audit.close();
+      spend.close();
       await rm(folder, { recursive: true, force: true });
     },
   };
