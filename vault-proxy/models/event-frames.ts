@@ -17,7 +17,7 @@ const Event = z.looseObject({ type: z.string().regex(/^[a-z_]+$/) });
 const Problem = z.object({ message: z.string() });
 
 /** The platform's stream is not what it says. */
-export class BrokenFrames extends Error {
+class BrokenFrames extends Error {
   override readonly name = "BrokenFrames";
 }
 
