@@ -78,7 +78,17 @@ async function talkOld(url: string, headers: Record<string, string>): Promise<re
 
   const answers: Promise<Reply>[] = [];
   const answer = (message: RpcMessage) => {
-    const result = { "sampling/createMessage": { role: "assistant", content: { type: "text", text: "4" }, model: "m", stopReason: "endTurn", _meta: { "vendor/m": 1 } }, "elicitation/create": { action: "accept", content: { name: "é" } }, "roots/list": { roots: [{ uri: "file:///a", name: "A" }] } }[message.method ?? ""];
+    const result = {
+      "sampling/createMessage": {
+        role: "assistant",
+        content: { type: "text", text: "4" },
+        model: "m",
+        stopReason: "endTurn",
+        _meta: { "vendor/m": 1 },
+      },
+      "elicitation/create": { action: "accept", content: { name: "é" } },
+      "roots/list": { roots: [{ uri: "file:///a", name: "A" }] },
+    }[message.method ?? ""];
     if (message.id !== undefined && result) answers.push(post(url, { jsonrpc: "2.0", id: message.id, result }, opened.headers));
   };
   steps.push(["ask", seen(await opened.call("ask", "tools/call", { name: "ask" }, answer))]);
@@ -137,7 +147,11 @@ async function talkNew(url: string, headers: Record<string, string>): Promise<re
   await call("answered", "tools/call", { name: "ask", inputResponses, requestState: STATE });
 
   const heard: RpcMessage[] = [];
-  const meta = { "io.modelcontextprotocol/protocolVersion": STATELESS, "io.modelcontextprotocol/clientInfo": { name: "t", version: "1" }, "io.modelcontextprotocol/clientCapabilities": {} };
+  const meta = {
+    "io.modelcontextprotocol/protocolVersion": STATELESS,
+    "io.modelcontextprotocol/clientInfo": { name: "t", version: "1" },
+    "io.modelcontextprotocol/clientCapabilities": {},
+  };
   const notifications = { toolsListChanged: true, promptsListChanged: true, resourcesListChanged: true };
   const stop = new AbortController();
   const own = { ...headers, "mcp-protocol-version": STATELESS, "content-type": "application/json", accept: "application/json, text/event-stream" };
@@ -164,9 +178,16 @@ async function talkNew(url: string, headers: Record<string, string>): Promise<re
   steps.push(["heard", { status: open.statusCode, messages: [...heard] }]);
   stop.abort();
 
-  const before = Number((await stateless(url, headers, { id: 1, method: "tools/call", params: { name: "cancelled" } })).messages[0]?.result.content[0].text);
+  const before = Number(
+    (await stateless(url, headers, { id: 1, method: "tools/call", params: { name: "cancelled" } })).messages[0]?.result.content[0].text,
+  );
   const slow = new AbortController();
-  const body = JSON.stringify({ jsonrpc: "2.0", id: "slow", method: "tools/call", params: { name: "slow", _meta: { ...meta, progressToken: "slow" } } });
+  const body = JSON.stringify({
+    jsonrpc: "2.0",
+    id: "slow",
+    method: "tools/call",
+    params: { name: "slow", _meta: { ...meta, progressToken: "slow" } },
+  });
   const left = await request(url, { method: "POST", signal: slow.signal, headers: { ...own, "mcp-method": "tools/call", "mcp-name": "slow" }, body });
   left.body.on("error", () => {});
   slow.abort();

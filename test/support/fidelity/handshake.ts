@@ -40,10 +40,15 @@ const CAPABILITIES = {
 };
 
 function makeServer(): Server {
-  const server = new Server({ name: "everything", title: "Everything", version: "1.2.3" }, { capabilities: CAPABILITIES, instructions: "Say it all." });
+  const server = new Server(
+    { name: "everything", title: "Everything", version: "1.2.3" },
+    { capabilities: CAPABILITIES, instructions: "Say it all." },
+  );
   let cancelled = 0;
   server.setRequestHandler(ListToolsRequestSchema, ({ params }) =>
-    params?.cursor === undefined ? { tools: TOOLS.slice(0, 3), nextCursor: "é/+=\u0000 2", _meta: { "vendor/page": 1 } } : { tools: TOOLS.slice(3), _meta: { seen: params.cursor } },
+    params?.cursor === undefined
+      ? { tools: TOOLS.slice(0, 3), nextCursor: "é/+=\u0000 2", _meta: { "vendor/page": 1 } }
+      : { tools: TOOLS.slice(3), _meta: { seen: params.cursor } },
   );
   server.setRequestHandler(ListPromptsRequestSchema, () => ({ prompts: PROMPTS }));
   server.setRequestHandler(ListResourcesRequestSchema, () => ({ resources: RESOURCES }));
@@ -74,7 +79,10 @@ function makeServer(): Server {
       }
       case "ask": {
         const sampled = await sendRequest(
-          { method: "sampling/createMessage", params: { messages: [{ role: "user", content: { type: "text", text: "2+2?" } }], maxTokens: 10, _meta: { "vendor/s": 1 } } },
+          {
+            method: "sampling/createMessage",
+            params: { messages: [{ role: "user", content: { type: "text", text: "2+2?" } }], maxTokens: 10, _meta: { "vendor/s": 1 } },
+          },
           CreateMessageResultSchema,
         );
         const form = { type: "object" as const, properties: { name: { type: "string" as const, default: "x" } }, required: ["name"] };
@@ -109,7 +117,10 @@ export async function startHandshakeServer(): Promise<FidelityServer> {
   const http = createServer(async (request, response) => {
     const id = request.headers["mcp-session-id"];
     const known = transports.get(String(id));
-    if (id !== undefined && !known) return void response.writeHead(404, { "content-type": "application/json" }).end('{"jsonrpc":"2.0","error":{"code":-32001,"message":"Session not found"},"id":null}');
+    if (id !== undefined && !known)
+      return void response
+        .writeHead(404, { "content-type": "application/json" })
+        .end('{"jsonrpc":"2.0","error":{"code":-32001,"message":"Session not found"},"id":null}');
     if (known) return void known.handleRequest(request, response);
     const transport = new StreamableHTTPServerTransport({
       sessionIdGenerator: randomUUID,

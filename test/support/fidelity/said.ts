@@ -15,12 +15,21 @@ export const TOOLS = [
     icons,
     _meta: { "vendor/tool": { deep: [null, true] } },
   },
-  ...["echo", "steps", "ask", "slow", "cancelled", "fails", "throws", "changes"].map((name) => ({ name, description: `The tool ${name}`, inputSchema: anything })),
+  ...["echo", "steps", "ask", "slow", "cancelled", "fails", "throws", "changes"].map((name) => ({
+    name,
+    description: `The tool ${name}`,
+    inputSchema: anything,
+  })),
 ];
 
 export const CONTENT = {
   content: [
-    { type: "text" as const, text: 'a "text"\nof \u0001 two lines 🖐', annotations: { audience: ["user" as const], priority: 0.1 }, _meta: { "vendor/block": 1 } },
+    {
+      type: "text" as const,
+      text: 'a "text"\nof \u0001 two lines 🖐',
+      annotations: { audience: ["user" as const], priority: 0.1 },
+      _meta: { "vendor/block": 1 },
+    },
     { type: "image" as const, data: PNG, mimeType: "image/png" },
     { type: "audio" as const, data: "UklGRg==", mimeType: "audio/wav" },
     { type: "resource_link" as const, uri: "test://a", name: "a", title: "A", mimeType: "text/plain" },
@@ -30,7 +39,16 @@ export const CONTENT = {
   _meta: { "vendor/result": "kept", traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01" },
 };
 
-export const PROMPTS = [{ name: "greet", title: "Greet", description: "Greets", arguments: [{ name: "who", description: "Whom", required: true }], icons, _meta: { "vendor/p": 1 } }];
+export const PROMPTS = [
+  {
+    name: "greet",
+    title: "Greet",
+    description: "Greets",
+    arguments: [{ name: "who", description: "Whom", required: true }],
+    icons,
+    _meta: { "vendor/p": 1 },
+  },
+];
 export const PROMPT = {
   description: "A greeting",
   messages: [
@@ -39,7 +57,19 @@ export const PROMPT = {
   ],
   _meta: { "vendor/g": 1 },
 };
-export const RESOURCES = [{ uri: "test://a", name: "a", title: "A", description: "First", mimeType: "text/plain", size: 3, annotations: { priority: 1 }, icons, _meta: { "vendor/l": 1 } }];
+export const RESOURCES = [
+  {
+    uri: "test://a",
+    name: "a",
+    title: "A",
+    description: "First",
+    mimeType: "text/plain",
+    size: 3,
+    annotations: { priority: 1 },
+    icons,
+    _meta: { "vendor/l": 1 },
+  },
+];
 export const TEMPLATES = [{ uriTemplate: "test://{id}", name: "t", description: "Any", mimeType: "text/plain", _meta: { "vendor/t": 1 } }];
 export const RESOURCE = {
   contents: [

@@ -15,13 +15,22 @@ function makeServer(counts: { cancelled: number }, ring: (list: string) => void)
   const server = new Server(
     { name: "everything", title: "Everything", version: "1.2.3" },
     {
-      capabilities: { tools: { listChanged: true }, prompts: { listChanged: true }, resources: { listChanged: true, subscribe: true }, completions: {}, logging: {} },
+      capabilities: {
+        tools: { listChanged: true },
+        prompts: { listChanged: true },
+        resources: { listChanged: true, subscribe: true },
+        completions: {},
+        logging: {},
+      },
       instructions: "Say it all.",
     },
   );
-  const on = (method: string, run: (params: never, context: never) => unknown) => server.setRequestHandler(method as "tools/list", (({ params }: { params: never }, context: never) => run(params, context)) as never);
+  const on = (method: string, run: (params: never, context: never) => unknown) =>
+    server.setRequestHandler(method as "tools/list", (({ params }: { params: never }, context: never) => run(params, context)) as never);
   on("tools/list", ({ cursor }: { cursor?: string }) =>
-    cursor === undefined ? { tools: TOOLS.slice(0, 3), nextCursor: "é/+= 2", ...PUBLIC, _meta: { "vendor/page": 1 } } : { tools: TOOLS.slice(3), ...PUBLIC, _meta: { seen: cursor } },
+    cursor === undefined
+      ? { tools: TOOLS.slice(0, 3), nextCursor: "é/+= 2", ...PUBLIC, _meta: { "vendor/page": 1 } }
+      : { tools: TOOLS.slice(3), ...PUBLIC, _meta: { seen: cursor } },
   );
   on("prompts/list", () => ({ prompts: PROMPTS, ...PUBLIC }));
   on("resources/list", () => ({ resources: RESOURCES, ttlMs: 0, cacheScope: "private" }));
@@ -50,8 +59,14 @@ function makeServer(counts: { cancelled: number }, ring: (list: string) => void)
         if (mcpReq.inputResponses !== undefined) return text({ answers: mcpReq.inputResponses, isState: mcpReq.requestState() === STATE });
         return inputRequired({
           inputRequests: {
-            who: { method: "elicitation/create", params: { message: "Who?", requestedSchema: { type: "object", properties: { name: { type: "string" } } } } },
-            model: { method: "sampling/createMessage", params: { messages: [{ role: "user", content: { type: "text", text: "2+2?" } }], maxTokens: 10 } },
+            who: {
+              method: "elicitation/create",
+              params: { message: "Who?", requestedSchema: { type: "object", properties: { name: { type: "string" } } } },
+            },
+            model: {
+              method: "sampling/createMessage",
+              params: { messages: [{ role: "user", content: { type: "text", text: "2+2?" } }], maxTokens: 10 },
+            },
             roots: { method: "roots/list" },
           } as never,
           requestState: STATE,
