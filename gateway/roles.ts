@@ -78,6 +78,10 @@ const ROLES: Readonly<Record<Role, { readonly room: string; readonly settings: r
       "MANYHANDS_MCP_ISSUER",
       "MANYHANDS_MCP_JWKS_URL",
       "MANYHANDS_MCP_OPEN",
+      "MANYHANDS_MCP_INTERNAL_HOSTS",
+      "MANYHANDS_MCP_CONNECT_TIMEOUT_MS",
+      "MANYHANDS_MCP_IDLE_TIMEOUT_MS",
+      "MANYHANDS_MCP_TOTAL_TIMEOUT_MS",
     ],
   },
 };

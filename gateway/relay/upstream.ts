@@ -74,7 +74,7 @@ export interface RelaySession {
   readonly caller: string;
   readonly workspace: string;
   readonly hand: string;
-  /** The address that it was opened at. */
+  /** Where it was opened (`placeOf` in address.ts). */
   readonly url: string;
   /** As agreed on with the client. */
   readonly version: string;
@@ -95,7 +95,9 @@ export interface RelaySession {
 type SessionChange = Partial<Pick<RelaySession, "upstream" | "level" | "subscriptions" | "notes">>;
 
 export interface Sessions {
-  open(session: Pick<RelaySession, "caller" | "workspace" | "hand" | "url" | "version" | "hello" | "era" | "upstream" | "notes">): Promise<RelaySession>;
+  open(
+    session: Pick<RelaySession, "caller" | "workspace" | "hand" | "url" | "version" | "hello" | "era" | "upstream" | "notes">,
+  ): Promise<RelaySession>;
   /** Null when there is none (any more). */
   peek(id: string): Promise<RelaySession | null>;
   /** `change` is asked again when another node was faster; null: nothing to change. Gives the session as it is then; null: it ended. */

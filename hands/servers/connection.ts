@@ -16,9 +16,10 @@ import {
   UnauthorizedError,
 } from "@modelcontextprotocol/client";
 import { z } from "zod";
+import { Unreachable } from "../address.ts";
 import type { Child } from "./children.ts";
 import { CLOSE_MS, REASON_CHARS_MAX } from "./limits.ts";
-import { type Reach, Unreachable } from "./reach.ts";
+import type { Reach } from "./reach.ts";
 import { StdioTransport } from "./stdio.ts";
 import { CLOSED, WatchedTransport } from "./watched.ts";
 
