@@ -3,7 +3,8 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
-import { type Reach, Unreachable } from "../servers/reach.ts";
+import { Unreachable } from "../address.ts";
+import type { Reach } from "../servers/reach.ts";
 import { errorOf, REFUSED } from "./envelope.ts";
 
 /** What is of the protocol. The caller's credential is for us and goes nowhere. */

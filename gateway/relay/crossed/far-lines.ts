@@ -43,11 +43,13 @@ export class FarLines {
 
   /** The session for this request: the one that is in use, the one that another node opened, or a new one. */
   async of(exchange: Exchange): Promise<FarLine> {
-    const { upstream, caller } = exchange;
+    const { caller } = exchange;
     const client = { caller: caller.name, info: infoOf(exchange), capabilities: capabilitiesOf(exchange) };
-    const id = FarSessions.idOf(upstream, client);
+    const id = FarSessions.idOf(exchange.upstream, client);
     const known = this.#lines.get(id);
-    const used = known ?? this.#keep(id, await this.#sessions.open(upstream, client), upstream, client.capabilities);
+    const far = known?.line.far ?? (await this.#sessions.open(exchange.upstream, client));
+    const upstream = exchange.upstream.at(far.place) ?? exchange.upstream;
+    const used = known ?? this.#keep(id, far, upstream, client.capabilities);
     used.line.use(upstream);
     used.upstream = upstream;
     if (used.touchedAt + TOUCH_MS < Date.now()) this.#touch(used);

@@ -11,6 +11,7 @@ import type { SessionStore } from "../../../session-store/store.ts";
 import { canonical } from "../../idempotency.ts";
 import { WORKSPACE } from "../../mcp/kept.ts";
 import { REFUSED, RpcError } from "../../mcp/rpc.ts";
+import { placeOf } from "../address.ts";
 import { JSON_HEADERS, versionIn } from "../hello.ts";
 import { ASIDE_MS, HELLO_MS } from "../limits.ts";
 import type { Upstream } from "../upstream.ts";
@@ -30,6 +31,8 @@ const Body = z.object({
   instructions: z.string().nullable(),
   workspace: z.string(),
   hand: z.string(),
+  /** Where it was opened: a hand host keeps its sessions, and each gateway may have a host of its own. */
+  place: z.string(),
   usedAt: z.number(),
 });
 
@@ -59,7 +62,7 @@ export class FarSessions {
 
   /** The same on every node. F1 */
   static idOf({ workspace, hand, address }: Upstream, { caller, capabilities }: Client): string {
-    return mintFrom("far", workspace, hand.name, address.url.href, caller, canonical(offered(capabilities)));
+    return mintFrom("far", workspace, hand.name, address.isOwn ? address.url.pathname : address.url.href, caller, canonical(offered(capabilities)));
   }
 
   async find(id: string): Promise<FarSession | null> {
@@ -101,9 +104,17 @@ export class FarSessions {
 
   async #open(id: string, upstream: Upstream, client: Client): Promise<FarSession> {
     const known = await this.find(id);
-    if (known) return known;
+    if (known && upstream.at(known.place)) return known;
+    if (known) await this.lost(known);
     const { opened, session } = await hello(upstream, client);
-    const body: z.infer<typeof Body> = { ...opened, session, workspace: upstream.workspace, hand: upstream.hand.name, usedAt: Date.now() };
+    const body: z.infer<typeof Body> = {
+      ...opened,
+      session,
+      workspace: upstream.workspace,
+      hand: upstream.hand.name,
+      place: placeOf(upstream.address),
+      usedAt: Date.now(),
+    };
     try {
       const [written] = await this.#store.put(WORKSPACE, [{ kind: FAR_KIND, id, body, replaces: 0 }]);
       if (!written) throw new Error("a session was written and not given back");

@@ -75,8 +75,6 @@ export class HandshakeCalls {
   async #rounds(exchange: Exchange, session: RelaySession, request: Request, stream: ReplyStream | null, signal: AbortSignal): Promise<object> {
     const { upstream } = exchange;
     const { id, method } = request;
-    const refused = method === "tools/call" ? upstream.policy.refused(String(request.params.name)) : null;
-    if (refused !== null) throw new RpcError(INVALID_PARAMS, refused);
     const hello = recordOf(JSON.parse(session.hello));
     const client = { info: hello.clientInfo, capabilities: recordOf(hello.capabilities) };
     let params = request.params;

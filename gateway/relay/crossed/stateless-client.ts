@@ -34,6 +34,7 @@ const AskedBody = z.object({
   at: z.number(),
   session: z.string().nullable(),
   version: z.string(),
+  place: z.string(),
   serverInfo: z.unknown(),
   questions: z.array(Question),
 });
@@ -66,8 +67,6 @@ export class StatelessClients {
     if (OTHER_ERA.has(method)) throw new RpcError(METHOD_NOT_FOUND, "There is no such method in this revision.", { status: 404 });
     if (method === "server/discover") return this.#discover(exchange, message);
     if (method === "subscriptions/listen") return this.#subscriptions.serve(exchange, id, params);
-    const refused = method === "tools/call" ? exchange.upstream.policy.refused(String(params.name)) : null;
-    if (refused !== null) throw new RpcError(INVALID_PARAMS, refused, { status: 200 });
     const out = new StatelessOut(response, keepAliveMs, message);
     const sealed = ASKING.has(method) ? params.requestState : undefined;
     if (sealed === undefined) return this.#first(exchange, message, out);
@@ -125,9 +124,9 @@ export class StatelessClients {
     if (outcome.type === "left") return;
     if (outcome.type === "done") return this.#answer(exchange, asked, out, { ...outcome, serverInfo: line.far.serverInfo });
     const park = await this.#parked.park(line, outcome.call, () => leg.taken());
-    const { session, version, serverInfo } = line.far;
+    const { session, version, place, serverInfo } = line.far;
     try {
-      await this.#ask(exchange, asked, out, { park, at: 0, session, version, serverInfo, questions: keyed(outcome.questions) });
+      await this.#ask(exchange, asked, out, { park, at: 0, session, version, place, serverInfo, questions: keyed(outcome.questions) });
     } catch (error) {
       // A question that can't be kept can't be answered.
       await this.#parked.cancel(park);
@@ -137,14 +136,15 @@ export class StatelessClients {
 
   /** P1 */
   async #again(exchange: Exchange, asked: Asked, out: StatelessOut, id: string): Promise<void> {
-    const { upstream, signal } = exchange;
+    const { signal } = exchange;
     const document = await this.#options.store.get(WORKSPACE, ASKED_KIND, id);
     if (!document) throw new RpcError(INVALID_PARAMS, "Invalid or expired requestState", { data: { reason: "invalid_request_state" }, status: 200 });
     const body = AskedBody.parse(document.body);
     const responses = recordOf(asked.params.inputResponses);
     // A client that did not answer all is asked the same again.
     if (body.questions.some(({ key }) => !isRecord(responses[key]))) return this.#ask(exchange, asked, out, body, id);
-    if (!(await this.#parked.answered(body.park))) throw lost();
+    const upstream = exchange.upstream.at(body.place);
+    if (!upstream || !(await this.#parked.answered(body.park))) throw lost();
     for (const { key, message } of body.questions) {
       try {
         await post(upstream, body, { id: message.id, result: responses[key] });
@@ -190,7 +190,7 @@ export class StatelessClients {
 
 /** P2 */
 function bindingOf({ caller, upstream }: Exchange, { method, params }: Asked) {
-  return { caller: JSON.stringify([caller.name, upstream.workspace, upstream.hand.name, upstream.address.url.href]), method, params };
+  return { caller: JSON.stringify([caller.name, upstream.workspace, upstream.hand.name]), method, params };
 }
 
 const keyed = (questions: readonly Incoming[]) => questions.map((message, index) => ({ key: `question_${index + 1}`, message }));
