@@ -12,6 +12,7 @@ import { Refusal } from "../session-store/refusal.ts";
 import { Calls } from "./calls.ts";
 import type { HandRef, Holder, ListAsk, Outcome, ServerTools, ServerWanted, ToolUse } from "./hand.ts";
 import type { HandRow, Ledger } from "./ledger.ts";
+import type { ServerRelay } from "./relay/door.ts";
 import type { Runner } from "./runner.ts";
 import type { SandboxDriver } from "./sandbox.ts";
 import { ServerHand } from "./servers/hand.ts";
@@ -64,6 +65,10 @@ export class HandHost {
       },
       ...(idleMs === undefined ? {} : { idleMs }),
     });
+  }
+
+  get relay(): ServerRelay {
+    return this.#servers.relay;
   }
 
   /** Removes what belongs to nobody and starts the sweeper. */

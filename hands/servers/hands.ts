@@ -5,6 +5,7 @@ import type { Logger } from "pino";
 import { z } from "zod";
 import type { ServerWanted } from "../hand.ts";
 import type { HandRow } from "../ledger.ts";
+import { ServerRelay } from "../relay/door.ts";
 import { TIMES, type Times } from "./call-limits.ts";
 import { Children } from "./children.ts";
 import type { ConfiguredServers } from "./configured.ts";
@@ -45,6 +46,8 @@ export const textOf = ({ name, transport }: ServerWanted): string =>
   });
 
 export class ServerHands {
+  /** The servers of the operator's file, over HTTP. */
+  readonly relay: ServerRelay;
   readonly #settings: ServerSettings;
   readonly #children: Children;
   readonly #reach: Reach;
@@ -55,6 +58,7 @@ export class ServerHands {
     this.#children = new Children(host, settings.environment);
     this.#reach = new Reach(settings.internalHosts, settings.times.connectMs);
     this.#log = log;
+    this.relay = new ServerRelay({ configured: settings.configured, children: this.#children, reach: this.#reach, log });
   }
 
   /** Ends the children of a host before this one. */
@@ -78,6 +82,7 @@ export class ServerHands {
   }
 
   async stop(): Promise<void> {
+    await this.relay.stop();
     await this.#reach.close();
   }
 
