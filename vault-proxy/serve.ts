@@ -15,9 +15,11 @@ import { answer, refuse } from "./answer.ts";
 import { VaultDoor } from "./api/door.ts";
 import type { Audit } from "./audit.ts";
 import { Grants } from "./grant.ts";
+import { Guard } from "./guard.ts";
 import { ModelRoute } from "./model.ts";
 import type { Models } from "./models/providers.ts";
 import type { Spend } from "./models/spend.ts";
+import { Connector } from "./oauth/connector.ts";
 import type { Reach } from "./reach.ts";
 import type { VaultStore } from "./store.ts";
 
@@ -43,6 +45,8 @@ export interface ServeOptions {
   readonly vaults: VaultStore;
   readonly audit: Audit;
   readonly reach: Reach;
+  /** Our OAuth client as it is published; null: it is not. */
+  readonly clientDocument?: { readonly url: string; readonly redirectUri: string } | null;
   readonly log: Logger;
 }
 
@@ -66,7 +70,9 @@ export async function serve(options: ServeOptions): Promise<Serving> {
     audit: options.audit,
     log,
   });
-  const door = new VaultDoor({ store: options.vaults, grants, rule: (url) => options.reach.refusesToBind(url), log });
+  const guard = new Guard(options.reach);
+  const connect = { connector: new Connector({ guard, document: options.clientDocument ?? null }), audit: options.audit };
+  const door = new VaultDoor({ store: options.vaults, grants, rule: (url) => options.reach.refusesToBind(url), connect, log });
 
   const route = async (req: IncomingMessage, res: ServerResponse): Promise<void> => {
     if (req.url?.startsWith("/model/")) return model.handle(req, res);
@@ -97,6 +103,7 @@ export async function serve(options: ServeOptions): Promise<Serving> {
       await closed;
       clearTimeout(cut);
       await model.close();
+      await guard.close();
     },
   };
 }

@@ -131,7 +131,7 @@ export class ServerHand implements Runner {
     try {
       const list = await this.#again(async (connection) => {
         const ask = { signal, timeoutMs: NEVER_MS };
-        return await readList((cursor) => connection.request("tools/list", cursor === undefined ? {} : { cursor }, ask));
+        return await readList((cursor) => connection.request("tools/list", cursor === undefined ? {} : { cursor }, ask), connection.era === "modern");
       });
       for (const note of list.notes) log.warn({ hand, server: name, tool: note.tool, keyword: note.keyword, what: note.what }, "server.tool_odd");
       this.#list = list;

@@ -14,6 +14,7 @@ import { StoreTrouble } from "../store.ts";
 import type { UrlRule } from "./auth.ts";
 import type { ApiCall } from "./call.ts";
 import { check, parseJson, readQuery } from "./check.ts";
+import type { ConnectParts } from "./connect.ts";
 import { openApiPartOf } from "./openapi.ts";
 import { ApiRefusal, busy, envelope, invalid, noSuchCredential, noSuchVault, notFound, refusalOf } from "./refusal.ts";
 import { type Operation, PATH_IDS, routesOf } from "./routes.ts";
@@ -29,6 +30,7 @@ export interface VaultDoorOptions {
   readonly store: VaultStore;
   readonly grants: Grants;
   readonly rule: UrlRule;
+  readonly connect: ConnectParts;
   readonly log: Logger;
 }
 
@@ -47,7 +49,7 @@ export class VaultDoor {
   constructor(options: VaultDoorOptions) {
     this.#options = options;
     this.vaults = new Vaults(options.store);
-    this.#routes = routesOf(this.vaults, options.rule);
+    this.#routes = routesOf(this.vaults, options.rule, options.connect);
     this.#part = JSON.stringify(openApiPartOf(this.#routes));
   }
 

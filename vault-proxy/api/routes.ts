@@ -4,6 +4,7 @@
 import { z } from "zod";
 import type { UrlRule } from "./auth.ts";
 import type { ApiCall } from "./call.ts";
+import { ConnectFinish, type ConnectParts, ConnectStart, ConnectStarted, Connects } from "./connect.ts";
 import { CredentialCreate, Credentials, CredentialUpdate } from "./credentials.ts";
 import { CredentialId, List, VaultId } from "./fields.ts";
 import { Credential, Vault } from "./record.ts";
@@ -67,7 +68,8 @@ const pageOf = (item: z.ZodType) =>
   z.strictObject({ data: z.array(item), next_page: z.string().nullable().describe("A cursor for `page`; null: there is no more.") });
 const deleted = (type: string) => z.strictObject({ id: z.string(), type: z.literal(type) });
 
-export function routesOf(vaults: Vaults, rule: UrlRule): readonly Route[] {
+export function routesOf(vaults: Vaults, rule: UrlRule, parts: ConnectParts): readonly Route[] {
+  const connects = new Connects(vaults, rule, parts);
   const credentials = new Credentials(vaults, rule);
   const one = "/v1/vaults/{vault}";
   const each = `${one}/credentials/{credential}`;
@@ -104,6 +106,27 @@ export function routesOf(vaults: Vaults, rule: UrlRule): readonly Route[] {
         ),
         GET: listing(credential("list", "List a vault's credentials, newest first", pageOf(Credential)), (call, query) =>
           credentials.list(call, query),
+        ),
+      },
+    },
+    {
+      path: `${one}/connect`,
+      methods: {
+        POST: writing(
+          { ...vault("connect.start", "Begin the authorization of a person for an MCP server", ConnectStarted), body: ConnectStart },
+          (call, body) => connects.start(call, body),
+        ),
+      },
+    },
+    {
+      path: `${one}/connect/finish`,
+      methods: {
+        POST: writing(
+          {
+            ...vault("connect.finish", "End an authorization with what its redirect brought: the tokens become a credential", Credential),
+            body: ConnectFinish,
+          },
+          (call, body) => connects.finish(call, body),
         ),
       },
     },
