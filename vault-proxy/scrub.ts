@@ -13,8 +13,9 @@ const NOTHING = Buffer.alloc(0);
 export class Scrubber {
   readonly #patterns: readonly Buffer[];
 
-  constructor(credential: string) {
-    this.#patterns = credential.length < SCRUBBED_CHARS_MIN ? [] : spellings(credential).map((text) => Buffer.from(text, "latin1"));
+  constructor(...credentials: readonly string[]) {
+    const long = credentials.filter((credential) => credential.length >= SCRUBBED_CHARS_MIN);
+    this.#patterns = [...new Set(long.flatMap(spellings))].map((text) => Buffer.from(text, "latin1"));
   }
 
   /** Masks a header's value. */
