@@ -3,6 +3,7 @@
 //   GET  /healthz                 alive; whether there is a model key and a key to check grants with
 //   POST /revoke {session}        a grant for `revoke` of that session: its grants are refused from then on
 //   POST /model/v1/messages…      see model.ts
+//   …    /mcp                     see mcp.ts
 //   …    /v1/vaults…              the vaults' API, for gateways; see api/door.ts
 //   POST /vaults/check            which of a session's vaults are not there, or archived; for gateways
 //   GET  /openapi.json            the vaults' part of the API's document
@@ -15,8 +16,11 @@ import { answer, refuse } from "./answer.ts";
 import { VaultDoor } from "./api/door.ts";
 import type { Audit } from "./audit.ts";
 import { Grants } from "./grant.ts";
+import { Guard } from "./guard.ts";
+import { McpRoute } from "./mcp.ts";
 import { ModelRoute } from "./model.ts";
 import type { ModelKeys } from "./model-key.ts";
+import { OAUTH_TIMEOUT_MS, Refresher } from "./oauth/refresh.ts";
 import type { Reach } from "./reach.ts";
 import type { VaultStore } from "./store.ts";
 
@@ -28,6 +32,9 @@ const KEEP_ALIVE_MS = 65_000;
 /** How long open exchanges have to end once we close. */
 const DRAIN_MS = 4_000;
 
+/** To one origin: each session that listens to a server holds one. */
+const SERVER_CONNECTIONS_MAX = 1_024;
+
 const Revocation = z.strictObject({ session: z.string() });
 
 export interface ServeOptions {
@@ -37,6 +44,8 @@ export interface ServeOptions {
   readonly modelUrl: URL;
   readonly headersTimeoutMs: number;
   readonly idleTimeoutMs: number;
+  /** How long an authorization server may take. */
+  readonly oauthTimeoutMs?: number;
   readonly bodyBytesMax?: number;
   readonly modelKeys: ModelKeys;
   readonly vaults: VaultStore;
@@ -65,15 +74,27 @@ export async function serve(options: ServeOptions): Promise<Serving> {
     audit: options.audit,
     log,
   });
-  const door = new VaultDoor({ store: options.vaults, grants, rule: (url) => options.reach.refusesToBind(url), log });
+  const { audit, reach } = options;
+  const door = new VaultDoor({ store: options.vaults, grants, rule: (url) => reach.refusesToBind(url), log });
+  const guard = new Guard(reach, { connections: SERVER_CONNECTIONS_MAX });
+  const refresher = new Refresher({
+    vaults: door.vaults,
+    guard,
+    audit,
+    log,
+    isShared: options.vaults.driver === "server",
+    tokenMs: options.oauthTimeoutMs ?? OAUTH_TIMEOUT_MS,
+  });
+  const mcp = new McpRoute({ vaults: door.vaults, grants, guard, refresher, audit, log });
 
   const route = async (req: IncomingMessage, res: ServerResponse): Promise<void> => {
     if (req.url?.startsWith("/model/")) return model.handle(req, res);
+    if (req.url?.split("?")[0] === "/mcp") return mcp.handle(req, res);
     if (door.takes(req.url ?? "")) return door.handle(req, res);
     if (req.url === "/healthz" && req.method === "GET") {
       return answer(res, 200, { ok: true, model_key: modelKeys.current() !== null, grant_key: grants.isReady(), vaults: options.vaults.driver });
     }
-    if (req.url === "/revoke" && req.method === "POST") return revoke(req, res, grants, log);
+    if (req.url === "/revoke" && req.method === "POST") return revoke(req, res, grants, { log, mcp });
     refuse(res, "no_route");
   };
 
@@ -90,12 +111,19 @@ export async function serve(options: ServeOptions): Promise<Serving> {
       const cut = setTimeout(() => server.closeAllConnections(), DRAIN_MS);
       await closed;
       clearTimeout(cut);
+      await refresher.close();
+      await guard.close();
       await model.close();
     },
   };
 }
 
-async function revoke(req: IncomingMessage, res: ServerResponse, grants: Grants, log: Logger): Promise<void> {
+async function revoke(
+  req: IncomingMessage,
+  res: ServerResponse,
+  grants: Grants,
+  { log, mcp }: { readonly log: Logger; readonly mcp: McpRoute },
+): Promise<void> {
   const checked = await grants.check(req.headers.authorization, "revoke");
   if (checked.type === "refused") {
     log.warn({ reason: checked.reason }, "grant.refused");
@@ -112,6 +140,7 @@ async function revoke(req: IncomingMessage, res: ServerResponse, grants: Grants,
     refuse(res, "busy");
     return;
   }
+  mcp.cut(sessionId);
   log.info({ sessionId }, "grant.revoked");
   answer(res, 200, { revoked: sessionId });
 }

@@ -21,6 +21,7 @@ import { type Need, needOf, type Why } from "./refresh-state.ts";
 import { changeOAuth, type Place, readOAuth, tried } from "./stored.ts";
 import { requestTokens, type TokenAnswer, type Tokens } from "./token-request.ts";
 
+export const OAUTH_TIMEOUT_MS = 10_000;
 /** A lease outlives the request for tokens by this: long enough to store what it brought. */
 const STORE_MS = 10_000;
 const POLL_MS_MIN = 40;
@@ -138,7 +139,8 @@ export class Refresher {
     const { audit, guard, log, tokenMs } = this.#options;
     const { refresh, lease } = auth;
     if (refresh === null || refresh.refresh_token === null || lease === null) throw new Error("a lease was taken for tokens that can't be renewed");
-    const giveBack = (patch: Partial<OAuth> = {}) => this.#change(place, (now) => (now.lease?.id === lease.id ? { ...now, ...patch, lease: null } : null));
+    const giveBack = (patch: Partial<OAuth> = {}) =>
+      this.#change(place, (now) => (now.lease?.id === lease.id ? { ...now, ...patch, lease: null } : null));
     try {
       const { workspace, vault, credential } = place;
       await audit.write({ use: "oauth_refresh", ...asker, workspace, vault, credential, origin: new URL(refresh.token_endpoint).origin });
