@@ -22,6 +22,7 @@ import type { Door } from "./http/call.ts";
 import { Call, JsonText, sendJson } from "./http/call.ts";
 import { addEnvironments } from "./http/environments.ts";
 import { addEvents } from "./http/events.ts";
+import { publishOAuthClient } from "./http/oauth-client.ts";
 import { pathsOf } from "./http/route.ts";
 import { addSessions } from "./http/sessions.ts";
 import { addThreads } from "./http/threads.ts";
@@ -96,6 +97,7 @@ export function makeServer(options: ServerOptions): Server {
     sendJson(response, 200, document);
   });
 
+  publishOAuthClient(app, options.mcp?.publicUrl);
   const mcp = options.mcp && openMcp(app, { ...options.mcp, door, authenticate, bodies, keepAliveMs: options.keepAliveMs ?? KEEP_ALIVE_MS });
 
   const enter: RequestHandler = (request, _response, next) => {

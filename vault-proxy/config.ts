@@ -25,7 +25,6 @@ const NAMES_OF_OTHERS = new Set([
   "MANYHANDS_LEASE_MS",
   "MANYHANDS_SESSIONS_MAX",
   "MANYHANDS_KEEP_ALIVE_MS",
-  "MANYHANDS_PUBLIC_URL",
   "MANYHANDS_MCP_ISSUER",
   "MANYHANDS_MCP_JWKS_URL",
   "MANYHANDS_MCP_OPEN",
@@ -69,6 +68,10 @@ const Environment = z.strictObject({
     .max(65_536)
     .regex(/^[\w.:[\], -]*$/)
     .default(""),
+  MANYHANDS_PUBLIC_URL: z
+    .url({ protocol: /^https?$/ })
+    .refine((text) => !hasCredentials(text), "must not carry a user name or a password")
+    .optional(),
   VAULT_ADDR: z
     .url({ protocol: /^https?$/ })
     .refine((text) => !hasCredentials(text), "must not carry a user name or a password")
@@ -100,6 +103,8 @@ export interface Config {
   readonly server: ServerConfig | null;
   /** Hosts that may be internal, or spoken to without TLS. */
   readonly internalHosts: readonly string[];
+  /** The document that the gateway publishes about us as an OAuth client; null: no authorization server could fetch it. */
+  readonly clientDocument: { readonly url: string; readonly redirectUri: string } | null;
   readonly isParentPiped: boolean;
   readonly logLevel: string;
 }
@@ -145,9 +150,16 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     vaultKey: keySourceOf(found, vaultFolder),
     server: serverOf(found),
     internalHosts: found.MANYHANDS_INTERNAL_HOSTS.split(/[\s,]+/).filter((host) => host !== ""),
+    clientDocument: clientDocumentOf(found.MANYHANDS_PUBLIC_URL),
     isParentPiped: found.MANYHANDS_PARENT_PIPE === "1",
     logLevel: found.MANYHANDS_LOG_LEVEL,
   });
+}
+
+/** As gateway/http/oauth-client.ts publishes it. */
+function clientDocumentOf(publicUrl: string | undefined): Config["clientDocument"] {
+  if (publicUrl === undefined || !publicUrl.startsWith("https://")) return null;
+  return { url: `${publicUrl.replace(/\/+$/, "")}/oauth/client.json`, redirectUri: "http://127.0.0.1/callback" };
 }
 
 function keySourceOf(found: z.infer<typeof Environment>, vaultFolder: string): VaultKeySource {

@@ -14,12 +14,15 @@ import type { Logger } from "pino";
 import { z } from "zod";
 import { answer, refuse } from "./answer.ts";
 import { VaultDoor } from "./api/door.ts";
+import { Validator } from "./api/validate.ts";
+import { Vaults } from "./api/vaults.ts";
 import type { Audit } from "./audit.ts";
 import { Grants } from "./grant.ts";
 import { Guard } from "./guard.ts";
 import { McpRoute } from "./mcp.ts";
 import { ModelRoute } from "./model.ts";
 import type { ModelKeys } from "./model-key.ts";
+import { Connector } from "./oauth/connector.ts";
 import { OAUTH_TIMEOUT_MS, Refresher } from "./oauth/refresh.ts";
 import type { Reach } from "./reach.ts";
 import type { VaultStore } from "./store.ts";
@@ -51,6 +54,8 @@ export interface ServeOptions {
   readonly vaults: VaultStore;
   readonly audit: Audit;
   readonly reach: Reach;
+  /** Our OAuth client as it is published; null: it is not. */
+  readonly clientDocument?: { readonly url: string; readonly redirectUri: string } | null;
   readonly log: Logger;
 }
 
@@ -75,17 +80,14 @@ export async function serve(options: ServeOptions): Promise<Serving> {
     log,
   });
   const { audit, reach } = options;
-  const door = new VaultDoor({ store: options.vaults, grants, rule: (url) => reach.refusesToBind(url), log });
+  const vaults = new Vaults(options.vaults);
   const guard = new Guard(reach, { connections: SERVER_CONNECTIONS_MAX });
-  const refresher = new Refresher({
-    vaults: door.vaults,
-    guard,
-    audit,
-    log,
-    isShared: options.vaults.driver === "server",
-    tokenMs: options.oauthTimeoutMs ?? OAUTH_TIMEOUT_MS,
-  });
-  const mcp = new McpRoute({ vaults: door.vaults, grants, guard, refresher, audit, log });
+  const isShared = options.vaults.driver === "server";
+  const refresher = new Refresher({ vaults, guard, audit, log, isShared, tokenMs: options.oauthTimeoutMs ?? OAUTH_TIMEOUT_MS });
+  const mcp = new McpRoute({ vaults, grants, guard, refresher, audit, log });
+  const connect = { connector: new Connector({ guard, document: options.clientDocument ?? null }), audit };
+  const validator = new Validator({ vaults, guard, refresher, audit });
+  const door = new VaultDoor({ vaults, grants, rule: (url) => reach.refusesToBind(url), connect, validator, log });
 
   const route = async (req: IncomingMessage, res: ServerResponse): Promise<void> => {
     if (req.url?.startsWith("/model/")) return model.handle(req, res);
@@ -112,8 +114,8 @@ export async function serve(options: ServeOptions): Promise<Serving> {
       await closed;
       clearTimeout(cut);
       await refresher.close();
-      await guard.close();
       await model.close();
+      await guard.close();
     },
   };
 }

@@ -13,7 +13,7 @@ const headerSecret = z
   .max(SECRET_CHARS_MAX)
   .regex(/^[!-~]+$/);
 const secret = z.string().min(1).max(SECRET_CHARS_MAX);
-const url = z.url({ protocol: /^https?$/ }).max(URL_CHARS_MAX);
+export const serverUrl = z.url({ protocol: /^https?$/ }).max(URL_CHARS_MAX);
 const scope = z.string().max(4_096);
 const name = z.string().min(1).max(URL_CHARS_MAX);
 
@@ -25,15 +25,15 @@ export const networking = z.discriminatedUnion("type", [
 const location = z.strictObject({ header: z.boolean().nullish(), body: z.boolean().nullish() });
 
 export const AuthCreate = z.discriminatedUnion("type", [
-  z.strictObject({ type: z.literal("static_bearer"), mcp_server_url: url, token: headerSecret }),
+  z.strictObject({ type: z.literal("static_bearer"), mcp_server_url: serverUrl, token: headerSecret }),
   z.strictObject({
     type: z.literal("mcp_oauth"),
-    mcp_server_url: url,
+    mcp_server_url: serverUrl,
     access_token: headerSecret,
     expires_at: instant.nullish(),
     refresh: z
       .strictObject({
-        token_endpoint: url,
+        token_endpoint: serverUrl,
         client_id: name,
         refresh_token: secret,
         scope: scope.nullish(),
