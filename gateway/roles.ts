@@ -25,6 +25,7 @@ const ROLES: Readonly<Record<Role, { readonly room: string; readonly settings: r
     room: "vault-proxy",
     settings: [
       "MANYHANDS_VAULT_PORT",
+      "MANYHANDS_OAUTH_TIMEOUT_MS",
       "MANYHANDS_VAULT_KEY_FILE",
       "MANYHANDS_VAULT_KEY",
       "MANYHANDS_VAULT_KEY_COMMAND",
@@ -51,6 +52,7 @@ const ROLES: Readonly<Record<Role, { readonly room: string; readonly settings: r
     room: "hands",
     settings: [
       "MANYHANDS_HANDS_PORT",
+      "MANYHANDS_VAULT_URL",
       "MANYHANDS_SANDBOX",
       "MANYHANDS_SANDBOX_IDLE_MS",
       "MANYHANDS_DOCKER_IMAGE",

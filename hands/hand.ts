@@ -18,6 +18,7 @@ export const META = {
   toolUseId: "manyhands/tool_use_id",
   rerun: "manyhands/rerun",
   host: "manyhands/host",
+  grant: "manyhands/grant",
 } as const;
 
 /** Who asks: the holder of a session's lease. */
@@ -36,6 +37,8 @@ export interface ToolUse {
   readonly id: string;
   readonly name: string;
   readonly input: unknown;
+  /** Of a session that has vaults, for a server: a grant for them. Kept in memory, the newest of a session's. */
+  readonly grant?: string | undefined;
 }
 
 /** What a tool use came to. `unknown`: it may have run, and nobody can tell. `shellRestarted` is told to the model by the result's text. */
@@ -98,6 +101,8 @@ export interface ListAsk {
   readonly waitMs: number;
   /** Connect again now if the last try failed, and read the list again. */
   readonly isFresh: boolean;
+  /** As in a `ToolUse`. */
+  readonly grant?: string | undefined;
 }
 
 /** A hand host as its clients see it. Refusals: `fenced` (an older fence), `hand_lost` (unreachable for HAND_LOST_MS, or the hand is gone). */

@@ -7,10 +7,15 @@ import type { Fence, SessionId } from "../session-store/ids.ts";
 
 const LIFE_S = 600;
 
+/** What a grant opens: the model for a harness, MCP servers for a hand host. Neither is given the other's. */
+export type GrantUse = "model" | "mcp";
+
 interface GrantClaims {
   readonly session: SessionId;
   readonly fence: Fence;
   readonly vaults: readonly string[];
+  readonly workspace: string;
+  readonly use: GrantUse;
 }
 
 interface Minted {
@@ -28,9 +33,9 @@ export async function grantMinter(privateKeyFile: string): Promise<MintGrant> {
   if (!jwk.success) throw new Error(`The file ${privateKeyFile} is not an Ed25519 signing key with a key id.`);
   const { kid } = jwk.data;
   const key = await importJWK(jwk.data, "EdDSA");
-  return ({ session, fence, vaults }) => ({
+  return ({ session, fence, vaults, workspace, use }) => ({
     lifeMs: LIFE_S * 1000,
-    text: new SignJWT({ fence, vaults: [...vaults], use: ["model"] })
+    text: new SignJWT({ fence, vaults: [...vaults], workspace, use: [use] })
       .setProtectedHeader({ alg: "EdDSA", kid })
       .setIssuer("manyhands")
       .setAudience("vault-proxy")

@@ -27,6 +27,8 @@ export interface LeaseContext extends HostContext {
   readonly lease: Lease;
   /** Aborts when the lease is lost or given back. */
   readonly leaseSignal: AbortSignal;
+  /** What lets a hand host use the session's vaults for MCP servers; undefined: it has none. */
+  handGrant(): Promise<string | undefined>;
   /** Someone said that a newer fence is about: the lease is lost. */
   loseLease(cause: unknown): void;
 }

@@ -8,6 +8,7 @@
 
 import { join, resolve } from "node:path";
 import { z } from "zod";
+import { OAUTH_TIMEOUT_MS } from "./oauth/refresh.ts";
 
 /** Names of ours that other programs read; the launcher's whole environment may be passed on. */
 const NAMES_OF_OTHERS = new Set([
@@ -53,6 +54,7 @@ const Environment = z.strictObject({
   MANYHANDS_MODELS_FILE: z.string().min(1).optional(),
   MANYHANDS_MODEL_HEADERS_TIMEOUT_MS: ms.default(120_000),
   MANYHANDS_MODEL_IDLE_TIMEOUT_MS: ms.default(90_000),
+  MANYHANDS_OAUTH_TIMEOUT_MS: ms.default(OAUTH_TIMEOUT_MS),
   MANYHANDS_VAULT_KEY_FILE: path,
   MANYHANDS_VAULT_KEY: z.string().optional(),
   MANYHANDS_VAULT_KEY_COMMAND: z.string().max(4_096).optional(),
@@ -95,6 +97,8 @@ export interface Config {
   readonly modelsFile: string | null;
   readonly headersTimeoutMs: number;
   readonly idleTimeoutMs: number;
+  /** How long an authorization server may take. */
+  readonly oauthTimeoutMs: number;
   /** The vault proxy's own folder: the file vault, its key, the audit. */
   readonly vaultFolder: string;
   readonly vaultKey: VaultKeySource;
@@ -145,6 +149,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     modelsFile: found.MANYHANDS_MODELS_FILE === undefined ? null : resolve(found.MANYHANDS_MODELS_FILE),
     headersTimeoutMs: found.MANYHANDS_MODEL_HEADERS_TIMEOUT_MS,
     idleTimeoutMs: found.MANYHANDS_MODEL_IDLE_TIMEOUT_MS,
+    oauthTimeoutMs: found.MANYHANDS_OAUTH_TIMEOUT_MS,
     vaultFolder,
     vaultKey: keySourceOf(found, vaultFolder),
     server: serverOf(found),

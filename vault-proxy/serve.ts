@@ -3,6 +3,7 @@
 //   GET  /healthz                 alive; whether there is a model key and a key to check grants with
 //   POST /revoke {session}        a grant for `revoke` of that session: its grants are refused from then on
 //   POST /model/v1/messages…      see model.ts
+//   …    /mcp                     see mcp.ts
 //   …    /v1/vaults…              the vaults' API, for gateways; see api/door.ts
 //   POST /vaults/check            which of a session's vaults are not there, or archived; for gateways
 //   GET  /openapi.json            the vaults' part of the API's document
@@ -13,13 +14,17 @@ import type { Logger } from "pino";
 import { z } from "zod";
 import { answer, refuse } from "./answer.ts";
 import { VaultDoor } from "./api/door.ts";
+import { Validator } from "./api/validate.ts";
+import { Vaults } from "./api/vaults.ts";
 import type { Audit } from "./audit.ts";
 import { Grants } from "./grant.ts";
 import { Guard } from "./guard.ts";
+import { McpRoute } from "./mcp.ts";
 import { ModelRoute } from "./model.ts";
 import type { Models } from "./models/providers.ts";
 import type { Spend } from "./models/spend.ts";
 import { Connector } from "./oauth/connector.ts";
+import { OAUTH_TIMEOUT_MS, Refresher } from "./oauth/refresh.ts";
 import type { Reach } from "./reach.ts";
 import type { VaultStore } from "./store.ts";
 
@@ -31,6 +36,9 @@ const KEEP_ALIVE_MS = 65_000;
 /** How long open exchanges have to end once we close. */
 const DRAIN_MS = 4_000;
 
+/** To one origin: each session that listens to a server holds one. */
+const SERVER_CONNECTIONS_MAX = 1_024;
+
 const Revocation = z.strictObject({ session: z.string() });
 
 export interface ServeOptions {
@@ -41,6 +49,8 @@ export interface ServeOptions {
   readonly spend: Spend;
   readonly headersTimeoutMs: number;
   readonly idleTimeoutMs: number;
+  /** How long an authorization server may take. */
+  readonly oauthTimeoutMs?: number;
   readonly bodyBytesMax?: number;
   readonly vaults: VaultStore;
   readonly audit: Audit;
@@ -70,12 +80,19 @@ export async function serve(options: ServeOptions): Promise<Serving> {
     audit: options.audit,
     log,
   });
-  const guard = new Guard(options.reach);
-  const connect = { connector: new Connector({ guard, document: options.clientDocument ?? null }), audit: options.audit };
-  const door = new VaultDoor({ store: options.vaults, grants, rule: (url) => options.reach.refusesToBind(url), connect, log });
+  const { audit, reach } = options;
+  const vaults = new Vaults(options.vaults);
+  const guard = new Guard(reach, { connections: SERVER_CONNECTIONS_MAX });
+  const isShared = options.vaults.driver === "server";
+  const refresher = new Refresher({ vaults, guard, audit, log, isShared, tokenMs: options.oauthTimeoutMs ?? OAUTH_TIMEOUT_MS });
+  const mcp = new McpRoute({ vaults, grants, guard, refresher, audit, log });
+  const connect = { connector: new Connector({ guard, document: options.clientDocument ?? null }), audit };
+  const validator = new Validator({ vaults, guard, refresher, audit });
+  const door = new VaultDoor({ vaults, grants, rule: (url) => reach.refusesToBind(url), connect, validator, log });
 
   const route = async (req: IncomingMessage, res: ServerResponse): Promise<void> => {
     if (req.url?.startsWith("/model/")) return model.handle(req, res);
+    if (req.url?.split("?")[0] === "/mcp") return mcp.handle(req, res);
     if (door.takes(req.url ?? "")) return door.handle(req, res);
     if (req.url === "/healthz" && req.method === "GET") {
       return answer(res, 200, {
@@ -85,7 +102,7 @@ export async function serve(options: ServeOptions): Promise<Serving> {
         vaults: options.vaults.driver,
       });
     }
-    if (req.url === "/revoke" && req.method === "POST") return revoke(req, res, grants, log);
+    if (req.url === "/revoke" && req.method === "POST") return revoke(req, res, grants, { log, mcp });
     refuse(res, "no_route");
   };
 
@@ -102,13 +119,19 @@ export async function serve(options: ServeOptions): Promise<Serving> {
       const cut = setTimeout(() => server.closeAllConnections(), DRAIN_MS);
       await closed;
       clearTimeout(cut);
+      await refresher.close();
       await model.close();
       await guard.close();
     },
   };
 }
 
-async function revoke(req: IncomingMessage, res: ServerResponse, grants: Grants, log: Logger): Promise<void> {
+async function revoke(
+  req: IncomingMessage,
+  res: ServerResponse,
+  grants: Grants,
+  { log, mcp }: { readonly log: Logger; readonly mcp: McpRoute },
+): Promise<void> {
   const checked = await grants.check(req.headers.authorization, "revoke");
   if (checked.type === "refused") {
     log.warn({ reason: checked.reason }, "grant.refused");
@@ -125,6 +148,7 @@ async function revoke(req: IncomingMessage, res: ServerResponse, grants: Grants,
     refuse(res, "busy");
     return;
   }
+  mcp.cut(sessionId);
   log.info({ sessionId }, "grant.revoked");
   answer(res, 200, { revoked: sessionId });
 }

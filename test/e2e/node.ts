@@ -43,6 +43,8 @@ const POLL_MS = 20;
 export interface NodeOptions {
   /** How MCP servers are reached; those of this machine are, unless this says otherwise. */
   readonly servers?: Partial<ServerSettings>;
+  /** Hosts of this machine to which credentials may go. */
+  readonly vaultHosts?: readonly string[];
   readonly leaseMs?: number;
   readonly idleMs?: number;
   readonly harness?: Harness;
@@ -258,7 +260,7 @@ export async function startNode(options: NodeOptions = {}): Promise<TestNode> {
   await writeFile(publicFile, JSON.stringify({ ...(await exportJWK(publicKey)), kid: "k1", alg: "EdDSA" }));
 
   const model = await startModel({ key: "model-key" });
-  const parts = await openVaultParts(quiet);
+  const parts = await openVaultParts(quiet, options.vaultHosts);
   const vault = await serve({
     ...parts,
     host: "127.0.0.1",
@@ -271,7 +273,13 @@ export async function startNode(options: NodeOptions = {}): Promise<TestNode> {
   });
 
   const ledger = Ledger.open(join(dir, "hands"), (error) => log.error({ error }, "ledger.failed"));
-  const servers = { ...SERVER_SETTINGS, internalHosts: ["*"], environment: { PATH: process.env.PATH ?? "" }, ...options.servers };
+  const servers = {
+    ...SERVER_SETTINGS,
+    internalHosts: ["*"],
+    vaultUrl: vault.url,
+    environment: { PATH: process.env.PATH ?? "" },
+    ...options.servers,
+  };
   const host = new HandHost({ ledger, driver: virtualDriver(THREAD), dataDir: join(dir, "hands"), log: quiet, servers });
   await host.start();
   const door = await openDoor({ host, handKey: "hand-key", address: "127.0.0.1", port: 0, log: quiet });
