@@ -50,12 +50,18 @@ export interface TestProxy {
 export async function startProxy(
   signer: Signer,
   modelUrl: string,
-  more: { keys?: ModelKeys; headersTimeoutMs?: number; bodyBytesMax?: number; internalHosts?: readonly string[] } = {},
+  more: {
+    keys?: ModelKeys;
+    headersTimeoutMs?: number;
+    bodyBytesMax?: number;
+    internalHosts?: readonly string[];
+    egressHosts?: readonly string[];
+  } = {},
 ): Promise<TestProxy> {
   const log: string[] = [];
-  const { keys = fixedKey(KEY), headersTimeoutMs = 5_000, bodyBytesMax, internalHosts } = more;
+  const { keys = fixedKey(KEY), headersTimeoutMs = 5_000, bodyBytesMax, internalHosts, egressHosts } = more;
   const logger = pino({ level: "trace" }, { write: (line: string) => log.push(line) });
-  const parts = await openVaultParts(logger, internalHosts);
+  const parts = await openVaultParts(logger, internalHosts, egressHosts);
   const serving = await serve({
     ...parts,
     host: "127.0.0.1",
