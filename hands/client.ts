@@ -49,6 +49,7 @@ export function makeHands(options: HandsOptions): HandsClient {
         [META.toolUseId]: use.id,
         [META.rerun]: mayRerun,
         ...(use.grant === undefined ? {} : { [META.grant]: use.grant }),
+        ...(use.wayOut && { [META.wayOut]: use.wayOut }),
       };
       return outcomeOf(await wire.ask({ host, path: `/mcp/hands/${hand}`, tool: use.name, input: use.input, meta }, signal));
     },

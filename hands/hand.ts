@@ -18,6 +18,7 @@ export const META = {
   toolUseId: "manyhands/tool_use_id",
   rerun: "manyhands/rerun",
   host: "manyhands/host",
+  wayOut: "manyhands/way_out",
   grant: "manyhands/grant",
 } as const;
 
@@ -33,10 +34,19 @@ export interface HandRef {
   readonly host: string;
 }
 
+/** How a session's sandbox may go out: a grant for the vault proxy's egress, and the policy whose hash the grant names. */
+export interface WayOut {
+  readonly grant: string;
+  /** JSON; only the vault proxy reads it. */
+  readonly network: string;
+}
+
 export interface ToolUse {
   readonly id: string;
   readonly name: string;
   readonly input: unknown;
+  /** For a sandbox whose environment lets it out. */
+  readonly wayOut?: WayOut | undefined;
   /** Of a session that has vaults, for a server: a grant for them. Kept in memory, the newest of a session's. */
   readonly grant?: string | undefined;
 }

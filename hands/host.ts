@@ -116,6 +116,7 @@ export class HandHost {
   /** Without a holder: a client that uses the hand directly, on behalf of whoever holds it. */
   async execute(hand: string, holder: Holder | undefined, use: ToolUse, mayRerun: boolean): Promise<Outcome> {
     const started = performance.now();
+    if (use.wayOut && holder) this.#driver.admit?.({ ...holder, session: this.#calls.held(hand, holder).session }, use.wayOut);
     if (use.grant !== undefined && holder !== undefined)
       this.#servers.grants.take({ ...holder, session: this.#calls.held(hand, holder).session }, use.grant);
     const outcome = await this.#calls.execute(hand, holder ?? this.#holderOf(hand), use, mayRerun);

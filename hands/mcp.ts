@@ -23,6 +23,7 @@ const INVALID_PARAMS = -32_602;
 const SETTLED_MAX = 1_000;
 const LIST_WAIT_MS_MAX = 60_000;
 const GRANT_CHARS_MAX = 4_096;
+const NETWORK_CHARS_MAX = 512 * 1024;
 
 const Session = z.string().transform((text, context): SessionId => {
   const id = parseSessionId(text);
@@ -102,6 +103,7 @@ const CallMeta = z.object({
   [META.rerun]: z.boolean().optional(),
   [META.host]: z.string().optional(),
   [META.grant]: z.string().max(GRANT_CHARS_MAX).optional(),
+  [META.wayOut]: z.object({ grant: z.string().max(GRANT_CHARS_MAX), network: z.string().max(NETWORK_CHARS_MAX) }).optional(),
 });
 
 export function mcpHandler(host: HandHost, onerror: (error: Error) => void, bodyBytesMax: number): McpHttpHandler {
@@ -185,7 +187,7 @@ async function callHand(host: HandHost, hand: string, name: string, input: unkno
   const fence = meta[META.fence];
   if ((session === undefined) !== (fence === undefined)) throw new ProtocolError(INVALID_PARAMS, "Session and fence go together.");
   const holder: Holder | undefined = session === undefined || fence === undefined ? undefined : { session, fence };
-  const use = { id: meta[META.toolUseId] ?? mint("call"), name, input, grant: meta[META.grant] };
+  const use = { id: meta[META.toolUseId] ?? mint("call"), name, input, grant: meta[META.grant], wayOut: meta[META.wayOut] };
   return result(await host.execute(hand, holder, use, meta[META.rerun] ?? false));
 }
 

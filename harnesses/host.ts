@@ -27,6 +27,7 @@ import { isSaid, nextStep } from "./steps.ts";
 import { aborted, passOn, Stop } from "./stop.ts";
 import { Turn } from "./turn.ts";
 import type { LogView } from "./view.ts";
+import { LeaseWayOut } from "./way-out.ts";
 
 /** How a lease is given back. `insists`: also when more came, unless that is an interrupt which the entries don't apply. */
 interface Ending {
@@ -65,6 +66,7 @@ class Host {
   readonly #over = new AbortController();
   #controller: AbortController | null = null;
   readonly #grants: LeaseGrants;
+  readonly #wayOut: LeaseWayOut;
   #hasRecovered = false;
 
   constructor(context: HostContext, lease: Lease, takenAt: number, shutdown: AbortSignal) {
@@ -76,9 +78,11 @@ class Host {
       leaseSignal: AbortSignal.any([this.#keeper.signal, this.#over.signal]),
       loseLease: (cause) => this.#keeper.lose(cause),
       handGrant: () => this.#grants.forHands(),
+      wayOut: () => this.#wayOut.current(),
     };
     this.#journal = new Journal(context.store, lease, this.#keeper, { onNews: () => this.#hearNews(), kept: context.views.take(lease.id) });
     this.#grants = new LeaseGrants(context.mintGrant, lease, () => this.view);
+    this.#wayOut = new LeaseWayOut({ ...context, lease }, () => this.view);
     this.#bindings = new Bindings(this.#context, this.#journal);
     this.#lists = new ServerLists(this.#context, this.#journal, this.#bindings);
     this.#calls = new Calls(this.#context, this.#journal, this.#bindings);

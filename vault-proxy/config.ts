@@ -43,6 +43,12 @@ const port = z.coerce.number().int().min(0).max(65_535);
 const path = z.string().min(1).optional();
 const place = z.string().regex(/^[0-9A-Za-z_-]+(?:\/[0-9A-Za-z_-]+)*$/);
 const READ_BY_ITS_OWN_NAME = new Set(["ANTHROPIC_BASE_URL", "VAULT_ADDR", "VAULT_NAMESPACE"]);
+const hosts = z
+  .string()
+  .max(65_536)
+  .regex(/^[\w.:[\], -]*$/)
+  .default("");
+const hostsIn = (text: string): string[] => text.split(/[\s,]+/).filter((host) => host !== "");
 const ms = z.coerce.number().int().min(1).max(600_000);
 
 const Environment = z.strictObject({
@@ -64,11 +70,8 @@ const Environment = z.strictObject({
   MANYHANDS_VAULT_ROLE_ID_FILE: path,
   MANYHANDS_VAULT_SECRET_ID_FILE: path,
   MANYHANDS_VAULT_APPROLE_MOUNT: place.default("approle"),
-  MANYHANDS_INTERNAL_HOSTS: z
-    .string()
-    .max(65_536)
-    .regex(/^[\w.:[\], -]*$/)
-    .default(""),
+  MANYHANDS_INTERNAL_HOSTS: hosts,
+  MANYHANDS_EGRESS_INTERNAL_HOSTS: hosts,
   MANYHANDS_PUBLIC_URL: z
     .url({ protocol: /^https?$/ })
     .refine((text) => !hasCredentials(text), "must not carry a user name or a password")
@@ -106,6 +109,8 @@ export interface Config {
   readonly server: ServerConfig | null;
   /** Hosts that may be internal, or spoken to without TLS. */
   readonly internalHosts: readonly string[];
+  /** Hosts that hands may reach though they are internal, and at which a credential may be used without TLS. */
+  readonly egressInternalHosts: readonly string[];
   /** The document that the gateway publishes about us as an OAuth client; null: no authorization server could fetch it. */
   readonly clientDocument: { readonly url: string; readonly redirectUri: string } | null;
   readonly isParentPiped: boolean;
@@ -153,7 +158,8 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     vaultFolder,
     vaultKey: keySourceOf(found, vaultFolder),
     server: serverOf(found),
-    internalHosts: found.MANYHANDS_INTERNAL_HOSTS.split(/[\s,]+/).filter((host) => host !== ""),
+    internalHosts: hostsIn(found.MANYHANDS_INTERNAL_HOSTS),
+    egressInternalHosts: hostsIn(found.MANYHANDS_EGRESS_INTERNAL_HOSTS),
     clientDocument: clientDocumentOf(found.MANYHANDS_PUBLIC_URL),
     isParentPiped: found.MANYHANDS_PARENT_PIPE === "1",
     logLevel: found.MANYHANDS_LOG_LEVEL,

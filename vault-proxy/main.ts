@@ -81,7 +81,16 @@ async function start(): Promise<Serving> {
   const deadline = performance.now() + PORT_WAIT_MS;
   for (let attempt = 0; ; attempt++) {
     try {
-      return await serve({ ...config, models, spend, vaults, audit, reach: new Reach(config.internalHosts), log });
+      return await serve({
+        ...config,
+        models,
+        spend,
+        vaults,
+        audit,
+        reach: new Reach(config.internalHosts),
+        egressReach: new Reach(config.egressInternalHosts),
+        log,
+      });
     } catch (error) {
       const isTaken = error instanceof Error && "code" in error && error.code === "EADDRINUSE";
       if (!isTaken || performance.now() > deadline) {

@@ -15,10 +15,11 @@ export interface VaultParts {
   readonly audit: Audit;
   readonly reach: Reach;
   readonly spend: Spend;
+  readonly egressReach: Reach;
   close(): Promise<void>;
 }
 
-export async function openVaultParts(log: Logger, internalHosts: readonly string[] = []): Promise<VaultParts> {
+export async function openVaultParts(log: Logger, internalHosts: readonly string[] = [], egressHosts: readonly string[] = []): Promise<VaultParts> {
   const folder = await mkdtemp(join(tmpdir(), "manyhands-vault-"));
   const vaults = await FileVault.open({ folder, keys: { type: "file", path: join(folder, "master.key"), isOwn: true } });
   const audit = await Audit.open(join(folder, "audit"), log);
@@ -29,6 +30,7 @@ export async function openVaultParts(log: Logger, internalHosts: readonly string
     vaults,
     audit,
     reach: new Reach(internalHosts),
+    egressReach: new Reach(egressHosts),
     async close() {
       await vaults.close();
       await audit.close();

@@ -51,12 +51,19 @@ export interface TestProxy {
 export async function startProxy(
   signer: Signer,
   modelUrl: string,
-  more: { keys?: ModelKeys; headersTimeoutMs?: number; bodyBytesMax?: number; models?: Models; internalHosts?: readonly string[] } = {},
+  more: {
+    keys?: ModelKeys;
+    headersTimeoutMs?: number;
+    bodyBytesMax?: number;
+    models?: Models;
+    internalHosts?: readonly string[];
+    egressHosts?: readonly string[];
+  } = {},
 ): Promise<TestProxy> {
   const log: string[] = [];
-  const { keys = fixedKey(KEY), headersTimeoutMs = 5_000, bodyBytesMax, models, internalHosts } = more;
+  const { keys = fixedKey(KEY), headersTimeoutMs = 5_000, bodyBytesMax, models, internalHosts, egressHosts } = more;
   const logger = pino({ level: "trace" }, { write: (line: string) => log.push(line) });
-  const parts = await openVaultParts(logger, internalHosts);
+  const parts = await openVaultParts(logger, internalHosts, egressHosts);
   const serving = await serve({
     ...parts,
     host: "127.0.0.1",
