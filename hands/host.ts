@@ -14,8 +14,7 @@ import type { HandRef, Holder, ListAsk, Outcome, ServerTools, ServerWanted, Tool
 import type { HandRow, Ledger } from "./ledger.ts";
 import type { Runner } from "./runner.ts";
 import type { SandboxDriver } from "./sandbox.ts";
-import { ServerHand } from "./servers/hand.ts";
-import { SERVER_DRIVER, SERVER_SETTINGS, ServerHands, type ServerSettings, textOf } from "./servers/hands.ts";
+import { isServer, SERVER_DRIVER, SERVER_SETTINGS, ServerHands, type ServerSettings, textOf } from "./servers/hands.ts";
 import { Sweeper } from "./sweeper.ts";
 import { outputName } from "./tools/cap.ts";
 import { WORKSPACE } from "./tools/places.ts";
@@ -90,10 +89,15 @@ export class HandHost {
     return typeof this.#ledger.hand(hand)?.server === "string";
   }
 
+  /** The servers that the operator named. */
+  configured(): readonly string[] {
+    return this.#servers.configured();
+  }
+
   /** What a server offers; connects to it if that was not done yet. */
   async listTools(hand: string, holder: Holder, ask: ListAsk): Promise<ServerTools> {
     const runner = this.#runner(this.#calls.held(hand, holder));
-    if (!(runner instanceof ServerHand)) throw new Refusal("invalid_request", "The hand is no MCP server.");
+    if (!isServer(runner)) throw new Refusal("invalid_request", "The hand is no MCP server.");
     return await runner.listTools(ask);
   }
 
