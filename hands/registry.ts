@@ -29,6 +29,8 @@ export const RegisteredHand = z.object({
   name: HandName,
   /** `file`: it is there because the operator's file names it. Absent: somebody registered it. */
   source: z.enum(["api", "file"]).optional(),
+  /** Of the request that registered it, until its registration is changed. */
+  digest: z.string().optional(),
   description: z.string(),
   /** `stdio`: a server of the operator's file, by its name there; nobody else brings a command. */
   transport: z.discriminatedUnion("type", [

@@ -54,8 +54,8 @@ export interface ToolEntry {
 }
 
 /** What a token must allow; an API key allows all. */
-export type Scope = "sessions:read" | "sessions:write";
-export const SCOPES: readonly Scope[] = ["sessions:read", "sessions:write"];
+export const SCOPES = ["sessions:read", "sessions:write", "hands:read", "hands:write"] as const;
+export type Scope = (typeof SCOPES)[number];
 
 export interface PromptEntry {
   readonly definition: Prompt;
