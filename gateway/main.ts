@@ -9,6 +9,7 @@ import { openStore } from "../session-store/open.ts";
 import { Refusal } from "../session-store/refusal.ts";
 import type { Brain } from "./brain.ts";
 import { type Config, EXIT_CONFIGURATION, isLoopback, readConfig, SettingError } from "./config.ts";
+import { openHands } from "./hand-host.ts";
 import { ensureKeys } from "./keys.ts";
 import { HEADER_BYTES_MAX, harden, listen } from "./listen.ts";
 import { makeServer } from "./server.ts";
@@ -37,6 +38,7 @@ async function run({ keysDir, apiKey, redisUrl, dataDir, leaseMs, keepAliveMs, h
   const fault = faultPoint();
   let isReady = false;
   const vaultProxy = vaultUrl === undefined ? null : await VaultProxy.open({ url: vaultUrl, keysDir, log });
+  const hands = config.handsUrl === undefined ? null : await openHands({ url: config.handsUrl, keysDir, store, log });
   let ownUrl = "";
   const mcp = {
     publicUrl: more.publicUrl ?? null,
@@ -47,7 +49,7 @@ async function run({ keysDir, apiKey, redisUrl, dataDir, leaseMs, keepAliveMs, h
     stateKey: keys.stateKey,
   };
   const relay = { ...more.hands, handsUrl: more.handsUrl ?? null, handKey: keys.handKey };
-  const door = makeServer({ vaultProxy, store, relay, apiKeys: [keys.apiKey], log, fault, ready: () => isReady, keepAliveMs, mcp });
+  const door = makeServer({ vaultProxy, hands, store, relay, apiKeys: [keys.apiKey], log, fault, ready: () => isReady, keepAliveMs, mcp });
   const server = createServer({ maxHeaderSize: HEADER_BYTES_MAX }, door.app);
   harden(server);
   // Loaded only where it runs: a gateway on Redis has no harness in its process.
@@ -65,6 +67,7 @@ async function run({ keysDir, apiKey, redisUrl, dataDir, leaseMs, keepAliveMs, h
       await Promise.all([brain?.stop(DRAIN_MS), server.listening ? closed : undefined]);
       clearTimeout(cut);
       await vaultProxy?.close();
+      await hands?.close();
       await store.close();
     },
   });

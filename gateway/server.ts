@@ -9,19 +9,21 @@ import type { ErrorRequestHandler, Express, Request, RequestHandler } from "expr
 import express from "express";
 import type { Logger } from "pino";
 import { z } from "zod";
+import type { Hands } from "../hands/hand.ts";
 import type { FaultPoint } from "../session-store/fault-point.ts";
 import { mint } from "../session-store/ids.ts";
 import { REFUSALS, Refusal } from "../session-store/refusal.ts";
 import type { SessionStore } from "../session-store/store.ts";
 import { answerOf, invalid } from "./answer.ts";
 import type { Principal } from "./authenticate.ts";
-import { API_VERSIONS, makeAuthenticate } from "./authenticate.ts";
+import { API_VERSIONS, makeAuthenticate, WORKSPACE } from "./authenticate.ts";
 import { addAgents } from "./http/agents.ts";
 import { Bodies } from "./http/body.ts";
 import type { Door } from "./http/call.ts";
 import { Call, JsonText, sendJson } from "./http/call.ts";
 import { addEnvironments } from "./http/environments.ts";
 import { addEvents } from "./http/events.ts";
+import { addHands } from "./http/hands.ts";
 import { publishOAuthClient } from "./http/oauth-client.ts";
 import { pathsOf } from "./http/route.ts";
 import { addSessions } from "./http/sessions.ts";
@@ -33,6 +35,7 @@ import { sessionsSurface } from "./mcp/sessions/surface.ts";
 import { openApiOf } from "./openapi.ts";
 import type { RelaySettings } from "./relay/door.ts";
 import { openRelay } from "./relay/open.ts";
+import { Registry } from "./registry/registry.ts";
 import { Streams } from "./stream.ts";
 import type { VaultProxy } from "./vault-proxy.ts";
 
@@ -55,6 +58,8 @@ export interface ServerOptions {
   readonly ready: () => boolean;
   /** Null: this installation has none, and so no vaults. */
   readonly vaultProxy?: VaultProxy | null;
+  /** Null: this installation has no hand host, and no server can be asked for its tools. */
+  readonly hands?: Hands | null;
   /** The door for MCP clients; absent: there is none. */
   readonly mcp?: McpSettings;
   /** How hands are reached by their own doors; absent: there are none. */
@@ -75,7 +80,9 @@ export function makeServer(options: ServerOptions): Server {
     keepAliveMs: options.keepAliveMs ?? KEEP_ALIVE_MS,
     slowMs: options.slowReaderMs ?? SLOW_READER_MS,
   });
-  const door: Door = { store, log, fault, streams, unanswered: new Unanswered(), vaultProxy };
+  const registry = new Registry({ documents: store, hands: options.hands ?? null, log });
+  void registry.start(WORKSPACE);
+  const door: Door = { store, log, fault, streams, unanswered: new Unanswered(), vaultProxy, registry };
   const authenticate = makeAuthenticate(options.apiKeys);
   const bodies = new Bodies();
   const callers = new WeakMap<Request, Principal>();
@@ -134,6 +141,7 @@ export function makeServer(options: ServerOptions): Server {
   addSessions(paths.add, door);
   addEvents(paths.add, door);
   addThreads(paths.add, door);
+  addHands(paths.add, door);
   app.use(() => {
     throw new Refusal("not_found", "There is no such path.");
   });
@@ -144,6 +152,7 @@ export function makeServer(options: ServerOptions): Server {
     close() {
       isClosing = true;
       streams.close();
+      registry.close();
       for (const each of [mcp, relay]) each?.close().catch((error: unknown) => log.warn({ err: error }, "mcp.not_closed"));
     },
   };
@@ -154,7 +163,7 @@ const MCP_PATH = "/mcp";
 /** The door for MCP clients, and the metadata that says how to get a token for it. */
 function openMcp(app: Express, options: McpSettings & { door: Door } & Pick<McpDoorOptions, "authenticate" | "bodies" | "keepAliveMs">): McpDoor {
   const { store, log } = options.door;
-  const mcp = new McpDoor({ ...options, store, log, path: MCP_PATH, surface: sessionsSurface({ door: options.door }) });
+  const mcp = new McpDoor({ ...options, store, log, path: MCP_PATH, surface: sessionsSurface(options.door) });
   app.all(MCP_PATH, (request, response) => mcp.serve(request, response));
   app.get(/^\/\.well-known\/oauth-protected-resource(\/|$)/, (request, response, next) => {
     const metadata = request.path === mcp.access.metadataPath() ? mcp.access.metadata() : null;

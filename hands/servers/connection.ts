@@ -24,13 +24,15 @@ import { StdioTransport } from "./stdio.ts";
 import { VaultRefused } from "./vault-way.ts";
 import { CLOSED, WatchedTransport } from "./watched.ts";
 
+const SERVER_CHARS_MAX = 100;
 const MODERN = "2026-07-28";
 const NAME = { name: "manyhands", version: "1" };
 /** A stream that a server closed on purpose is resumed, soon and a few times. */
 const RESUME = { initialReconnectionDelay: 200, maxReconnectionDelay: 1_000, reconnectionDelayGrowFactor: 2, maxRetries: 2 };
 
 export type Where =
-  | { readonly type: "url"; readonly url: URL; readonly fetch: Fetch }
+  /** `isSse`: it is known to be of the old kind. */
+  | { readonly type: "url"; readonly url: URL; readonly fetch: Fetch; readonly isSse?: boolean }
   /** `secrets`: what of its configuration is told to nobody. */
   | { readonly type: "command"; readonly secrets: readonly string[]; start(): Child };
 
@@ -94,10 +96,25 @@ export class Connection {
     return this.#client.getProtocolEra() === "modern" ? "modern" : "legacy";
   }
 
+  /** Who the server says that it is; of what it says no more than a line. */
+  get server(): { readonly name: string; readonly version: string } | undefined {
+    const said = this.#client.getServerVersion();
+    return said && { name: lineOf(said.name), version: lineOf(said.version) };
+  }
+
+  get protocolVersion(): string | undefined {
+    return this.#client.getNegotiatedProtocolVersion();
+  }
+
   /** C1. Rejects with a `Trouble`, or with the signal's reason. */
   static async open(where: Where, heard: Heard, signal: AbortSignal, timeoutMs: number): Promise<Connection> {
     if (where.type === "command") return openChild(where, heard, signal, timeoutMs);
     const { url, fetch } = where;
+    const sse = () => Connection.over(new SSEClientTransport(url, { fetch }), { mode: "legacy" }, heard, signal, timeoutMs);
+    if (where.isSse === true)
+      return await sse().catch((error: unknown) => {
+        throw troubleOf(error, signal, false);
+      });
     const http = () => new StreamableHTTPClientTransport(url, { fetch, reconnectionOptions: RESUME });
     try {
       return await Connection.over(http(), { mode: "auto" }, heard, signal, timeoutMs);
@@ -106,7 +123,7 @@ export class Connection {
       const mayBeOld = status !== null && status >= 400 && status < 500 && status !== 401 && status !== 403;
       if (!mayBeOld || signal.aborted) throw troubleOf(error, signal, false);
       try {
-        return await Connection.over(new SSEClientTransport(url, { fetch }), { mode: "legacy" }, heard, signal, timeoutMs);
+        return await sse();
       } catch {
         // It is no old one either: what the newer one was told says more.
         throw troubleOf(error, signal, false);
@@ -195,6 +212,8 @@ async function openChild(where: Extract<Where, { type: "command" }>, heard: Hear
     });
   }
 }
+
+const lineOf = (text: string): string => text.toWellFormed().slice(0, SERVER_CHARS_MAX);
 
 const errorOf = (error: unknown): Error => (error instanceof Error ? error : new Error(String(error)));
 
