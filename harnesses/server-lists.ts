@@ -17,6 +17,7 @@ import type { Bindings } from "./binding.ts";
 import type { LeaseContext } from "./host-context.ts";
 import type { Journal } from "./journal.ts";
 import type { ServerTool } from "./known-servers.ts";
+import { LOG_TOOLS, LOG_URL } from "./log-tools.ts";
 import { pause } from "./stop.ts";
 import { exposedName } from "./tool-names.ts";
 import { serversOf } from "./tools.ts";
@@ -44,7 +45,7 @@ export class ServerLists {
   /** Does the agent have servers at all, and is anything unknown of one? Then it may take a moment until `entries` has an answer. */
   get mayWait(): boolean {
     const { agent, servers } = this.#journal.view;
-    return serversOf(agent).some((server) => servers.listOf(server) === null);
+    return serversOf(agent).some((server) => server.url !== LOG_URL && servers.listOf(server) === null);
   }
 
   /** What is to be said before the next model request. `isFresh`: the session begins to run. L1 */
@@ -83,10 +84,11 @@ export class ServerLists {
 
   async #ask({ name, url }: ServerRef, isFresh: boolean, waitMs: number): Promise<ServerTools> {
     const { hands, lease, leaseSignal, log } = this.#context;
+    const known = this.#journal.view.servers.listOf({ name, url })?.hash ?? null;
+    if (url === LOG_URL) return known === LOG_TOOLS.hash ? { type: "same" } : LOG_TOOLS;
     const binding = this.#bindings.of(name);
     try {
       const ref = await binding.ensure();
-      const known = this.#journal.view.servers.listOf({ name, url })?.hash ?? null;
       return await hands.listTools(binding.holder, ref, { known, waitMs, isFresh }, leaseSignal);
     } catch (error) {
       if (leaseSignal.aborted) return { type: "connecting" };
