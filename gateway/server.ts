@@ -22,12 +22,14 @@ import type { Door } from "./http/call.ts";
 import { Call, JsonText, sendJson } from "./http/call.ts";
 import { addEnvironments } from "./http/environments.ts";
 import { addEvents } from "./http/events.ts";
+import { addHandsKey, type HandsKeysGiven } from "./http/hands-key.ts";
 import { pathsOf } from "./http/route.ts";
 import { addSessions } from "./http/sessions.ts";
 import { addThreads } from "./http/threads.ts";
 import { relayVaults } from "./http/vaults.ts";
 import { Unanswered } from "./idempotency.ts";
 import { McpDoor, type McpDoorOptions, type McpSettings } from "./mcp/door.ts";
+import { openSessionHands } from "./mcp/session-hands/door.ts";
 import { sessionsSurface } from "./mcp/sessions/surface.ts";
 import { openApiOf } from "./openapi.ts";
 import { Streams } from "./stream.ts";
@@ -54,6 +56,8 @@ export interface ServerOptions {
   readonly vaultProxy?: VaultProxy | null;
   /** The door for MCP clients; absent: there is none. */
   readonly mcp?: McpSettings;
+  /** Keys for the hands of one session; absent: there are none, and no door for them. */
+  readonly hands?: HandsKeysGiven;
   readonly keepAliveMs?: number;
   readonly slowReaderMs?: number;
 }
@@ -98,6 +102,11 @@ export function makeServer(options: ServerOptions): Server {
 
   const mcp = options.mcp && openMcp(app, { ...options.mcp, door, authenticate, bodies, keepAliveMs: options.keepAliveMs ?? KEEP_ALIVE_MS });
 
+  const sessionHands =
+    options.mcp &&
+    options.hands &&
+    openSessionHands(app, { ...options.mcp, ...options.hands, door, authenticate, bodies, keepAliveMs: options.keepAliveMs ?? KEEP_ALIVE_MS });
+
   const enter: RequestHandler = (request, _response, next) => {
     callers.set(request, authenticate(request.headers));
     if (isClosing) throw new Refusal("shutting_down");
@@ -124,6 +133,7 @@ export function makeServer(options: ServerOptions): Server {
   addSessions(paths.add, door);
   addEvents(paths.add, door);
   addThreads(paths.add, door);
+  if (options.hands) addHandsKey(paths.add, door, options.hands);
   app.use(() => {
     throw new Refusal("not_found", "There is no such path.");
   });
@@ -134,7 +144,7 @@ export function makeServer(options: ServerOptions): Server {
     close() {
       isClosing = true;
       streams.close();
-      mcp?.close().catch((error: unknown) => log.warn({ err: error }, "mcp.not_closed"));
+      for (const each of [mcp, sessionHands]) each?.close().catch((error: unknown) => log.warn({ err: error }, "mcp.not_closed"));
     },
   };
 }
