@@ -1,7 +1,9 @@
 // The gateway as a program: with REDIS_URL the HTTP door alone; without, the node: door, worker and embedded store in one process.
 
 import { createServer } from "node:http";
+import { join } from "node:path";
 import { pino } from "pino";
+import { openHandsKeys } from "../harnesses/hands-key.ts";
 import type { FaultPoint } from "../session-store/fault-point.ts";
 import { armFaultPoint, noFault } from "../session-store/fault-point.ts";
 import { checkInstallation } from "../session-store/installation.ts";
@@ -49,11 +51,28 @@ async function run({ keysDir, apiKey, redisUrl, dataDir, leaseMs, keepAliveMs, h
     stateKey: keys.stateKey,
   };
   const relay = { ...more.hands, handsUrl: more.handsUrl ?? null, handKey: keys.handKey };
-  const door = makeServer({ vaultProxy, hands, store, relay, apiKeys: [keys.apiKey], log, fault, ready: () => isReady, keepAliveMs, mcp });
+  const handsKeys = await openHandsKeys(join(keysDir, "grant.private.jwk"));
+  const sessionHands = { keys: handsKeys, url: () => mcp.publicUrl ?? ownUrl };
+  const door = makeServer({
+    vaultProxy,
+    hands,
+    store,
+    relay,
+    sessionHands,
+    apiKeys: [keys.apiKey],
+    log,
+    fault,
+    ready: () => isReady,
+    keepAliveMs,
+    mcp,
+  });
   const server = createServer({ maxHeaderSize: HEADER_BYTES_MAX }, door.app);
   harden(server);
   // Loaded only where it runs: a gateway on Redis has no harness in its process.
-  const brain: Brain | null = redisUrl === undefined ? await (await import("./brain.ts")).startBrain({ config, store, log, fault }) : null;
+  const brain: Brain | null =
+    redisUrl === undefined
+      ? await (await import("./brain.ts")).startBrain({ config, store, log, fault, handsDoor: { keys: handsKeys, url: () => ownUrl || undefined } })
+      : null;
 
   endWhenAsked({
     log,
