@@ -1,5 +1,5 @@
 // Claude Code's own client, as people have it: against a scripted model it opens our door, lists the tools, starts a session and reads its result; over
-// HTTP, and by the stdio bridge. It is no package of ours: MANYHANDS_TEST_CLAUDE says where its program is.
+// HTTP, and by the stdio bridge. It is no package of ours: TEST_CLAUDE_CODE says where its program is.
 
 import { spawn } from "node:child_process";
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";

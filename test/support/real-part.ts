@@ -7,7 +7,7 @@ import { describe } from "vitest";
 export type RealPart = "redis-server" | "gcc" | "docker" | "chromium" | "claude";
 
 /** Claude Code's program: installed in a folder of its own, where this variable says, or on PATH. */
-export const CLAUDE_CODE = process.env.MANYHANDS_TEST_CLAUDE || "claude";
+export const CLAUDE_CODE = process.env.TEST_CLAUDE_CODE || "claude";
 
 /** A container engine is there when it listens. */
 export const ENGINE_SOCKET = "/var/run/docker.sock";
@@ -37,5 +37,5 @@ export function needs(...parts: readonly RealPart[]): typeof describe | typeof d
 
 function whyMissing(part: RealPart): string {
   if (part === "docker") return `no container engine at ${ENGINE_SOCKET}`;
-  return part === "claude" ? "no Claude Code where MANYHANDS_TEST_CLAUDE says, nor on PATH" : `${part} not found on PATH`;
+  return part === "claude" ? "no Claude Code where TEST_CLAUDE_CODE says, nor on PATH" : `${part} not found on PATH`;
 }
