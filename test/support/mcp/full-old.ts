@@ -98,6 +98,7 @@ function makeServer(seen: string[], unrelated: boolean): Server {
   server.setRequestHandler(CallToolRequestSchema, async ({ params }, extra): Promise<CallToolResult> => {
     const { name, arguments: args = {}, _meta } = params;
     seen.push(`call ${name}`);
+    extra.signal.addEventListener("abort", () => void seen.push(`cancelled ${name}`), { once: true });
     const text = (said: string, more: object = {}): CallToolResult => ({ content: [{ type: "text", text: said }], ...more });
     const related = unrelated ? {} : { relatedRequestId: extra.requestId };
     switch (name) {
@@ -121,7 +122,11 @@ function makeServer(seen: string[], unrelated: boolean): Server {
         return text("stepped");
       case "wait":
         await new Promise<void>((resolve) => extra.signal.addEventListener("abort", () => resolve(), { once: true }));
-        seen.push("cancelled wait");
+        return text("never heard");
+      case "patient":
+        await server.request({ method: "elicitation/create", params: FORM }, ElicitResultSchema, related);
+        seen.push("answered patient");
+        await new Promise<void>((resolve) => extra.signal.addEventListener("abort", () => resolve(), { once: true }));
         return text("never heard");
       case "fail":
         throw new McpError(-32_050, "the machine is on fire", { floor: 3 });

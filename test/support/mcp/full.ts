@@ -7,7 +7,7 @@ export const TOOLS = [
     inputSchema: { type: "object" as const, properties: { a: { type: "number" }, b: { type: "number" } } },
     outputSchema: { type: "object" as const, properties: { sum: { type: "number" } }, required: ["sum"] },
   },
-  ...["steps", "wait", "fail", "ask", "sample", "roots", "both", "change"].map((name) => ({
+  ...["steps", "wait", "fail", "ask", "sample", "roots", "both", "patient", "change"].map((name) => ({
     name,
     description: `The tool ${name}.`,
     inputSchema: { type: "object" as const },
