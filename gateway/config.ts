@@ -54,6 +54,7 @@ const Settings = z.strictObject({
     .describe("16 to 512 printable characters without spaces"),
   MANYHANDS_SANDBOX: z.enum(["auto", "virtual", "docker"]).default("auto").describe('"auto", "virtual" or "docker"'),
   MANYHANDS_MODEL_KEY_FILE: path().optional().describe("a file that holds the model's API key"),
+  MANYHANDS_MODELS_FILE: path().optional().describe("a file of model providers, prices and a limit"),
   MANYHANDS_LEASE_MS: whole(100, 3_600_000).prefault("15000").describe("milliseconds from 100 to 3600000"),
   MANYHANDS_SESSIONS_MAX: whole(1, 10_000).prefault("64").describe("a number from 1 to 10000"),
   MANYHANDS_KEEP_ALIVE_MS: whole(100, 60_000).prefault("15000").describe("milliseconds from 100 to 60000"),
@@ -159,7 +160,8 @@ export function readConfig(env: Environment = process.env): Config {
     sandbox: settings.MANYHANDS_SANDBOX,
     ...given("redisUrl", settings.REDIS_URL),
     ...given("modelKeyFile", settings.MANYHANDS_MODEL_KEY_FILE),
-    hasModelKey: settings.MANYHANDS_MODEL_KEY_FILE !== undefined || settings.ANTHROPIC_API_KEY !== undefined,
+    hasModelKey:
+      settings.MANYHANDS_MODEL_KEY_FILE !== undefined || settings.MANYHANDS_MODELS_FILE !== undefined || settings.ANTHROPIC_API_KEY !== undefined,
     hasOwnModelAddress: settings.ANTHROPIC_BASE_URL !== undefined,
     leaseMs: settings.MANYHANDS_LEASE_MS,
     sessionsMax: settings.MANYHANDS_SESSIONS_MAX,

@@ -3,6 +3,7 @@
 //   O1  A session goes where it was opened, or nowhere: its id at the hand is for that hand alone, and our key for programs of ours alone.
 
 import type { RegisteredHand } from "../../hands/registry.ts";
+import { mintFrom } from "../../session-store/ids.ts";
 import type { Caller } from "../mcp/caller.ts";
 import { RpcError } from "../mcp/rpc.ts";
 import type { Address, RelaySession } from "./upstream.ts";
@@ -16,7 +17,7 @@ export interface Ways {
 }
 
 /** The one place that knows. Refuses a hand that can't be reached by this door. */
-export function upstreamOf(hand: RegisteredHand, _caller: Caller, { handsUrl, handKey }: Ways): Address {
+export function upstreamOf(hand: RegisteredHand, caller: Caller, { handsUrl, handKey }: Ways): Address {
   if (hand.vault_ids.length > 0) throw refused("Its credential is in a vault, and this installation does not relay such hands.");
   const { transport } = hand;
   switch (transport.type) {
@@ -27,7 +28,10 @@ export function upstreamOf(hand: RegisteredHand, _caller: Caller, { handsUrl, ha
     case "stdio": {
       if (handsUrl === null) throw refused("It runs in a hand host, and this gateway has none.");
       const url = new URL(`/mcp/servers/${encodeURIComponent(transport.server)}`, handsUrl);
-      return { url, headers: { authorization: `Bearer ${handKey}` }, isOwn: true, era: "handshake" };
+      if (hand.sharing === "shared") url.searchParams.set("sharing", "shared");
+      // A server without sessions has a child for each of its users, unless it is shared: the host knows them by a name that says nothing.
+      const owner = hand.sharing === "shared" ? "" : mintFrom("owner", caller.workspace, caller.name);
+      return { url, headers: { authorization: `Bearer ${handKey}`, "x-manyhands-owner": owner }, isOwn: true, era: null };
     }
   }
 }

@@ -23,7 +23,7 @@ import { HAND_SCOPES } from "../mcp/surface.ts";
 import { addressOf, upstreamOf, type Ways } from "./address.ts";
 import { Eras } from "./eras.ts";
 import { HandFailure } from "./failure.ts";
-import { KnownHands } from "./hands.ts";
+import { type KnownHand, KnownHands } from "./hands.ts";
 import { HandshakeRelay } from "./handshake.ts";
 import { type Inbound, parseBody, readInbound, STATELESS_VERSION, unsupported } from "./inbound.ts";
 import { STREAMS_MAX } from "./limits.ts";
@@ -31,7 +31,7 @@ import { Pool } from "./pool.ts";
 import { RelaySessions } from "./sessions.ts";
 import { StatelessRelay } from "./stateless.ts";
 import { sweepEvery } from "./sweeper.ts";
-import type { Crossing, RelaySession, Times, Upstream } from "./upstream.ts";
+import type { Address, Crossing, RelaySession, Times, Upstream } from "./upstream.ts";
 import type { Visit } from "./visit.ts";
 
 export const HANDS_PATH = "/mcp/hands";
@@ -110,7 +110,7 @@ export class HandRelay {
       const address = session ? addressOf(session, given) : given;
       if (!address) throw noSession();
       const { workspace } = caller;
-      const upstream: Upstream = { ...known, workspace, address, send: (sent) => this.#pool.send(address, known.times, sent) };
+      const upstream = this.#upstream(known, workspace, address);
       const visit: Visit = { request, response, caller, upstream, inbound: null, session, seen: null };
       if (session)
         this.#sessions.touch(session, (error) => this.#options.log.warn({ reason: String(error).slice(0, 200) }, "hand_session.not_touched"));
@@ -234,7 +234,20 @@ export class HandRelay {
     if (!known || session.upstream === null) return;
     const { workspace, caller: name } = session;
     const address = addressOf(session, upstreamOf(known.hand, { workspace, name, scopes: new Set() }, this.#options));
-    if (address) await this.#handshake.forget({ ...known, workspace, address, send: (sent) => this.#pool.send(address, known.times, sent) }, session);
+    if (address) await this.#handshake.forget(this.#upstream(known, workspace, address), session);
+  }
+
+  #upstream(known: KnownHand, workspace: string, address: Address): Upstream {
+    return {
+      ...known,
+      workspace,
+      address,
+      send: (sent) => this.#pool.send(address, known.times, sent),
+      at: (place) => {
+        const there = addressOf({ url: place }, address);
+        return there && this.#upstream(known, workspace, there);
+      },
+    };
   }
 
   /** M5 */

@@ -57,6 +57,8 @@ export interface Upstream {
   readonly policy: Policy;
   /** Throws an `RpcError` with clear words when the hand can't be reached, refuses us, or says nothing in time. An answer of any other status is an answer. */
   send(request: UpstreamRequest): Promise<UpstreamAnswer>;
+  /** The same hand where something of it was opened before (`placeOf` its address); null: it is not what it was. */
+  at(place: string): Upstream | null;
 }
 
 export interface Policy {

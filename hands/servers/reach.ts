@@ -51,7 +51,7 @@ export class Reach {
 }
 
 /** The same answer, its body an error past the limit. A stream that stays open is counted from event to event. A5 */
-function counted(answer: Response, isListening: boolean): Response {
+export function counted(answer: Response, isListening: boolean): Response {
   if (answer.body === null) return answer;
   let bytes = 0;
   let last = 0;

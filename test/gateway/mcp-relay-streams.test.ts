@@ -8,7 +8,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { makeServer } from "../../gateway/server.ts";
 import { noFault } from "../../session-store/fault-point.ts";
 import { API_KEY, type Api, startApi } from "../support/api.ts";
-import { handshake, post, send, STATELESS, stateless } from "../support/mcp.ts";
+import { handshake, post, STATELESS, send, stateless } from "../support/mcp.ts";
 import { proves } from "../support/proves.ts";
 import { json, registerHand, type ScriptedHand, startScriptedHand } from "../support/relay.ts";
 import { until } from "../support/until.ts";
@@ -53,7 +53,7 @@ async function startAnother({ store }: Api): Promise<typeof other> {
   const relay = { internalHosts: ["127.0.0.1"], times, handsUrl: null, handKey: "" };
   const log = pino({ level: "silent" });
   const server = makeServer({ store, apiKeys: [API_KEY], log, fault: noFault, ready: () => true, mcp, relay });
-  const http = createServer(server.app);
+  const http = createServer(server.listener);
   await new Promise<void>((resolve) => http.listen(0, "127.0.0.1", resolve));
   url = `http://127.0.0.1:${(http.address() as AddressInfo).port}`;
   return {
@@ -80,7 +80,8 @@ proves("mcp:any-replica", "a session at a hand is known at every gateway, and ov
 describe("a hand that lost a session", () => {
   const forgets = (lost: string) =>
     hand.answer(({ body, headers }, response) => {
-      if (headers["mcp-session-id"] === lost) return json(response, { jsonrpc: "2.0", id: null, error: { code: -32_001, message: "Session not found" } }, 404);
+      if (headers["mcp-session-id"] === lost)
+        return json(response, { jsonrpc: "2.0", id: null, error: { code: -32_001, message: "Session not found" } }, 404);
       const { id } = body === "" ? { id: undefined } : JSON.parse(body);
       if (id === undefined) response.writeHead(202).end();
       else json(response, { jsonrpc: "2.0", id, result: { content: [] } });
@@ -97,7 +98,9 @@ describe("a hand that lost a session", () => {
     expect(answers.map(({ status, messages }) => [status, messages[0]?.id])).toEqual([3, 4, 5].map((id) => [200, id]));
     const after = hand.seen.slice(from).map(({ body }) => (body === "" ? {} : JSON.parse(body)));
     expect(after.filter(({ method }) => method === "initialize").map(({ params }) => params.capabilities)).toEqual([{ roots: {} }]);
-    expect(after.map(({ method }) => method)).toEqual(expect.arrayContaining(["notifications/initialized", "logging/setLevel", "resources/subscribe"]));
+    expect(after.map(({ method }) => method)).toEqual(
+      expect.arrayContaining(["notifications/initialized", "logging/setLevel", "resources/subscribe"]),
+    );
     expect(hand.last("tools/call")?.headers["mcp-session-id"]).not.toBe(lost);
     expect((await post(door, { jsonrpc: "2.0", id: 6, method: "ping" }, opened.headers)).status).toBe(200);
   });
@@ -116,7 +119,10 @@ describe("time", () => {
     hand.answer(() => {});
     const silent = await stateless(door, KEY, call);
     expect([silent.status, silent.messages]).toMatchObject([200, [{ id: "c", error: { data: { reason: "hand_timed_out" } } }]]);
-    hand.answer((_, response) => void response.writeHead(200, { "content-type": "text/event-stream" }).write(event({ method: "notifications/progress", params: {} })));
+    hand.answer(
+      (_, response) =>
+        void response.writeHead(200, { "content-type": "text/event-stream" }).write(event({ method: "notifications/progress", params: {} })),
+    );
     const begun = await stateless(door, KEY, call);
     expect(begun.messages).toMatchObject([{ method: "notifications/progress" }, { id: "c", error: { data: { reason: "hand_timed_out" } } }]);
   });
@@ -157,7 +163,11 @@ test("a client that leaves ends the request at the hand", async () => {
     response.writeHead(200, { "content-type": "text/event-stream" }).write(event({ method: "notifications/progress", params: {} }));
   });
   const headers = { ...KEY, "content-type": "application/json", accept: "application/json, text/event-stream", "mcp-protocol-version": STATELESS };
-  const meta = { "io.modelcontextprotocol/protocolVersion": STATELESS, "io.modelcontextprotocol/clientInfo": { name: "t", version: "1" }, "io.modelcontextprotocol/clientCapabilities": {} };
+  const meta = {
+    "io.modelcontextprotocol/protocolVersion": STATELESS,
+    "io.modelcontextprotocol/clientInfo": { name: "t", version: "1" },
+    "io.modelcontextprotocol/clientCapabilities": {},
+  };
   const body = JSON.stringify({ jsonrpc: "2.0", ...call, params: { ...call.params, _meta: meta } });
   const reply = await request(door, { method: "POST", headers: { ...headers, "mcp-method": "tools/call", "mcp-name": "t" }, body });
   reply.body.on("error", () => {});
@@ -175,7 +185,10 @@ describe("a stream that breaks off", () => {
   test("ends with an error for whoever asked", async () => {
     breaks();
     const reply = await stateless(door, KEY, call);
-    expect(reply.messages.at(-1)).toMatchObject({ id: "c", error: { data: { reason: "hand_lost" }, message: expect.stringContaining("may have been carried out") } });
+    expect(reply.messages.at(-1)).toMatchObject({
+      id: "c",
+      error: { data: { reason: "hand_lost" }, message: expect.stringContaining("may have been carried out") },
+    });
   });
 
   test("breaks off for the client, too, where it can come back for the rest", async () => {
@@ -220,15 +233,4 @@ test("a hand that is down is said to be down, in both eras, and is asked again a
   expect((await stateless(at, KEY, call)).messages).toMatchObject([{ id: "c", ...told }]);
   const hello = { protocolVersion: "2025-11-25", capabilities: {}, clientInfo: { name: "t", version: "1" } };
   expect((await post(at, { jsonrpc: "2.0", id: 0, method: "initialize", params: hello }, KEY)).messages).toMatchObject([{ id: 0, ...told }]);
-});
-
-test("a client of one era is told which one the hand speaks, where it is the other", async () => {
-  const [old, modern] = [await startScriptedHand({ eras: ["handshake"] }), await startScriptedHand({ eras: ["stateless"] })];
-  await registerHand(api.store, { name: "old", url: old.url });
-  await registerHand(api.store, { name: "modern", url: modern.url });
-  const first = await stateless(`${api.url}/mcp/hands/old`, KEY, call);
-  expect([first.status, first.messages]).toMatchObject([400, [{ id: "c", error: { code: -32_022, data: { supported: expect.arrayContaining(["2025-11-25"]) } } }]]);
-  await expect(handshake(`${api.url}/mcp/hands/modern`, KEY)).rejects.toThrow(/400.*-32022.*2026-07-28/);
-  expect(old.seen.filter(({ body }) => body.includes("server/discover"))).toHaveLength(1);
-  await Promise.all([old.close(), modern.close()]);
 });

@@ -17,6 +17,7 @@ import { openEmbeddedStore } from "../../session-store/drivers/embedded/driver.t
 import { noFault } from "../../session-store/fault-point.ts";
 import type { SessionStore } from "../../session-store/store.ts";
 import { fixedKey } from "../../vault-proxy/model-key.ts";
+import { ownProvider, plainModels } from "../../vault-proxy/models/providers.ts";
 import { serve } from "../../vault-proxy/serve.ts";
 import { openVaultParts, type VaultParts } from "./vault-parts.ts";
 
@@ -98,7 +99,7 @@ export async function startApi(
         return response;
       }) as typeof end;
     }
-    server.app(request, response);
+    server.listener(request, response);
   });
   harden(http);
   await new Promise<void>((resolve) => http.listen(0, "127.0.0.1", resolve));
@@ -136,10 +137,9 @@ async function startVaults(dir: string, log: pino.Logger): Promise<{ client: Vau
     host: "127.0.0.1",
     port: 0,
     grantKeyFile: join(keysDir, "grant.public.jwk"),
-    modelUrl: new URL("http://127.0.0.1:9"),
+    models: plainModels(ownProvider(new URL("http://127.0.0.1:9"), fixedKey(null))),
     headersTimeoutMs: 1_000,
     idleTimeoutMs: 1_000,
-    modelKeys: fixedKey(null),
     log,
   });
   const client = await VaultProxy.open({ url: serving.url, keysDir, log });
