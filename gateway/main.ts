@@ -1,7 +1,9 @@
 // The gateway as a program: with REDIS_URL the HTTP door alone; without, the node: door, worker and embedded store in one process.
 
 import { createServer } from "node:http";
+import { join } from "node:path";
 import { pino } from "pino";
+import { openHandsKeys } from "../harnesses/hands-key.ts";
 import type { FaultPoint } from "../session-store/fault-point.ts";
 import { armFaultPoint, noFault } from "../session-store/fault-point.ts";
 import { checkInstallation } from "../session-store/installation.ts";
@@ -48,11 +50,29 @@ async function run({ keysDir, apiKey, redisUrl, dataDir, leaseMs, keepAliveMs, h
     isOpen: more.isMcpOpen,
     stateKey: keys.stateKey,
   };
-  const door = makeServer({ vaultProxy, hands, store, apiKeys: [keys.apiKey], log, fault, ready: () => isReady, keepAliveMs, mcp });
+  const relay = { ...more.hands, handsUrl: more.handsUrl ?? null, handKey: keys.handKey };
+  const handsKeys = await openHandsKeys(join(keysDir, "grant.private.jwk"));
+  const sessionHands = { keys: handsKeys, url: () => mcp.publicUrl ?? ownUrl };
+  const door = makeServer({
+    vaultProxy,
+    hands,
+    store,
+    relay,
+    sessionHands,
+    apiKeys: [keys.apiKey],
+    log,
+    fault,
+    ready: () => isReady,
+    keepAliveMs,
+    mcp,
+  });
   const server = createServer({ maxHeaderSize: HEADER_BYTES_MAX }, door.app);
   harden(server);
   // Loaded only where it runs: a gateway on Redis has no harness in its process.
-  const brain: Brain | null = redisUrl === undefined ? await (await import("./brain.ts")).startBrain({ config, store, log, fault }) : null;
+  const brain: Brain | null =
+    redisUrl === undefined
+      ? await (await import("./brain.ts")).startBrain({ config, store, log, fault, handsDoor: { keys: handsKeys, url: () => ownUrl || undefined } })
+      : null;
 
   endWhenAsked({
     log,

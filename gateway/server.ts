@@ -24,14 +24,19 @@ import { Call, JsonText, sendJson } from "./http/call.ts";
 import { addEnvironments } from "./http/environments.ts";
 import { addEvents } from "./http/events.ts";
 import { addHands } from "./http/hands.ts";
+import { addHandsKey, type HandsKeysGiven } from "./http/hands-key.ts";
+import { publishOAuthClient } from "./http/oauth-client.ts";
 import { pathsOf } from "./http/route.ts";
 import { addSessions } from "./http/sessions.ts";
 import { addThreads } from "./http/threads.ts";
 import { relayVaults } from "./http/vaults.ts";
 import { Unanswered } from "./idempotency.ts";
 import { McpDoor, type McpDoorOptions, type McpSettings } from "./mcp/door.ts";
+import { openSessionHands } from "./mcp/session-hands/door.ts";
 import { sessionsSurface } from "./mcp/sessions/surface.ts";
 import { openApiOf } from "./openapi.ts";
+import type { RelaySettings } from "./relay/door.ts";
+import { openRelay } from "./relay/open.ts";
 import { Registry } from "./registry/registry.ts";
 import { Streams } from "./stream.ts";
 import type { VaultProxy } from "./vault-proxy.ts";
@@ -59,6 +64,10 @@ export interface ServerOptions {
   readonly hands?: Hands | null;
   /** The door for MCP clients; absent: there is none. */
   readonly mcp?: McpSettings;
+  /** How hands are reached by their own doors; absent: there are none. */
+  readonly relay?: RelaySettings;
+  /** Keys for the hands of one session; absent: there are none, and no door for them. */
+  readonly sessionHands?: HandsKeysGiven;
   readonly keepAliveMs?: number;
   readonly slowReaderMs?: number;
 }
@@ -103,7 +112,17 @@ export function makeServer(options: ServerOptions): Server {
     sendJson(response, 200, document);
   });
 
+  publishOAuthClient(app, options.mcp?.publicUrl);
   const mcp = options.mcp && openMcp(app, { ...options.mcp, door, authenticate, bodies, keepAliveMs: options.keepAliveMs ?? KEEP_ALIVE_MS });
+  const relay =
+    mcp &&
+    options.relay &&
+    openRelay(app, mcp.access, { ...options.mcp, ...options.relay, store, log, bodies, keepAliveMs: options.keepAliveMs ?? KEEP_ALIVE_MS });
+
+  const sessionHands =
+    options.mcp &&
+    options.sessionHands &&
+    openSessionHands(app, { ...options.mcp, ...options.sessionHands, door, authenticate, bodies, keepAliveMs: options.keepAliveMs ?? KEEP_ALIVE_MS });
 
   const enter: RequestHandler = (request, _response, next) => {
     callers.set(request, authenticate(request.headers));
@@ -132,6 +151,7 @@ export function makeServer(options: ServerOptions): Server {
   addEvents(paths.add, door);
   addThreads(paths.add, door);
   addHands(paths.add, door);
+  if (options.sessionHands) addHandsKey(paths.add, door, options.sessionHands);
   app.use(() => {
     throw new Refusal("not_found", "There is no such path.");
   });
@@ -143,7 +163,7 @@ export function makeServer(options: ServerOptions): Server {
       isClosing = true;
       streams.close();
       registry.close();
-      mcp?.close().catch((error: unknown) => log.warn({ err: error }, "mcp.not_closed"));
+      for (const each of [mcp, relay, sessionHands]) each?.close().catch((error: unknown) => log.warn({ err: error }, "mcp.not_closed"));
     },
   };
 }

@@ -22,6 +22,8 @@ const REFUSED = -32_001;
 const INVALID_PARAMS = -32_602;
 const SETTLED_MAX = 1_000;
 const LIST_WAIT_MS_MAX = 60_000;
+const GRANT_CHARS_MAX = 4_096;
+const NETWORK_CHARS_MAX = 512 * 1024;
 const LIMIT_MS_MAX = 86_400_000;
 
 const Session = z.string().transform((text, context): SessionId => {
@@ -107,6 +109,8 @@ const CallMeta = z.object({
   [META.rerun]: z.boolean().optional(),
   [META.pin]: z.string().max(128).optional(),
   [META.host]: z.string().optional(),
+  [META.grant]: z.string().max(GRANT_CHARS_MAX).optional(),
+  [META.wayOut]: z.object({ grant: z.string().max(GRANT_CHARS_MAX), network: z.string().max(NETWORK_CHARS_MAX) }).optional(),
 });
 
 export function mcpHandler(host: HandHost, onerror: (error: Error) => void, bodyBytesMax: number): McpHttpHandler {
@@ -121,7 +125,7 @@ export function mcpHandler(host: HandHost, onerror: (error: Error) => void, body
     server.setRequestHandler("tools/call", async ({ params }, context) => {
       const args = params.arguments ?? {};
       const meta = context.mcpReq._meta ?? {};
-      return await answered(() => (hand === undefined ? callHost(host, params.name, args) : callHand(host, hand, params.name, args, meta)));
+      return await answered(() => (hand === undefined ? callHost(host, params.name, args, meta) : callHand(host, hand, params.name, args, meta)));
     });
     return server;
   };
@@ -139,7 +143,7 @@ async function answered(work: () => Promise<CallToolResult>): Promise<CallToolRe
   }
 }
 
-async function callHost(host: HandHost, name: string, args: unknown): Promise<CallToolResult> {
+async function callHost(host: HandHost, name: string, args: unknown, given: Record<string, unknown>): Promise<CallToolResult> {
   switch (name) {
     case "identity":
       HOST_INPUTS.identity.parse(args);
@@ -150,7 +154,7 @@ async function callHost(host: HandHost, name: string, args: unknown): Promise<Ca
     }
     case "list_tools": {
       const { holder, hand, known, wait_ms, is_fresh } = HOST_INPUTS.list_tools.parse(args);
-      return data(await host.listTools(hand, holder, { known, waitMs: wait_ms, isFresh: is_fresh }));
+      return data(await host.listTools(hand, holder, { known, waitMs: wait_ms, isFresh: is_fresh, grant: CallMeta.parse(given)[META.grant] }));
     }
     case "announce": {
       const { hand, holder } = HOST_INPUTS.announce.parse(args);
@@ -194,7 +198,8 @@ async function callHand(host: HandHost, hand: string, name: string, input: unkno
   if ((session === undefined) !== (fence === undefined)) throw new ProtocolError(INVALID_PARAMS, "Session and fence go together.");
   const holder: Holder | undefined = session === undefined || fence === undefined ? undefined : { session, fence };
   const pin = meta[META.pin];
-  const use = { id: meta[META.toolUseId] ?? mint("call"), name, input, ...(pin === undefined ? {} : { pin }) };
+  const asked = { id: meta[META.toolUseId] ?? mint("call"), name, input, grant: meta[META.grant], wayOut: meta[META.wayOut] };
+  const use = pin === undefined ? asked : { ...asked, pin };
   return result(await host.execute(hand, holder, use, meta[META.rerun] ?? false));
 }
 

@@ -10,11 +10,12 @@ import { refusalOf } from "../hands/pins.ts";
 import { findHand, type RegisteredHand } from "../hands/registry.ts";
 import type { Documents } from "../session-store/documents.ts";
 import type { ServerRef } from "../session-store/events/log.ts";
+import { LOG_URL } from "./log-tools.ts";
 
 const SCHEME = "hand:";
 
-/** The name that an agent's address holds; null: it is a URL. */
-export const nameOf = (url: string): string | null => (url.startsWith(SCHEME) ? url.slice(SCHEME.length) : null);
+/** The name that an agent's address holds; null: it is a URL, or the session's own log, which nobody registers. */
+export const nameOf = (url: string): string | null => (url.startsWith(SCHEME) && url !== LOG_URL ? url.slice(SCHEME.length) : null);
 
 /** Is a logged address this one? H2 */
 export const isAt = (logged: string, url: string): boolean => logged === url || (nameOf(url) !== null && logged.startsWith(`${url}#`));

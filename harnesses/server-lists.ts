@@ -19,6 +19,7 @@ import type { Bindings } from "./binding.ts";
 import type { LeaseContext } from "./host-context.ts";
 import type { Journal } from "./journal.ts";
 import type { ServerTool } from "./known-servers.ts";
+import { LOG_TOOLS, LOG_URL } from "./log-tools.ts";
 import { nameOf } from "./registered.ts";
 import { RegisteredLists } from "./registered-lists.ts";
 import { pause } from "./stop.ts";
@@ -59,7 +60,7 @@ export class ServerLists {
   /** Does the agent have servers at all, and is anything unknown of one? Then it may take a moment until `entries` has an answer. */
   get mayWait(): boolean {
     const { agent, servers } = this.#journal.view;
-    return serversOf(agent).some((server) => servers.listOf(server) === null);
+    return serversOf(agent).some((server) => server.url !== LOG_URL && servers.listOf(server) === null);
   }
 
   /** What is to be said before the next model request. `isFresh`: the session begins to run. L1 */
@@ -106,11 +107,14 @@ export class ServerLists {
 
   async #ask({ name, url }: ServerRef, isFresh: boolean, waitMs: number): Promise<ServerTools> {
     const { hands, lease, leaseSignal, log } = this.#context;
+    const known = this.#journal.view.servers.listOf({ name, url })?.hash ?? null;
+    if (url === LOG_URL) return known === LOG_TOOLS.hash ? { type: "same" } : LOG_TOOLS;
     const binding = this.#bindings.of(name);
     try {
       const ref = await binding.ensure();
-      const known = nameOf(url) === null ? (this.#journal.view.servers.listOf({ name, url })?.hash ?? null) : this.#registered.hashOf(name);
-      return await hands.listTools(binding.holder, ref, { known, waitMs, isFresh }, leaseSignal);
+      const has = nameOf(url) === null ? known : this.#registered.hashOf(name);
+      const grant = await this.#context.handGrant();
+      return await hands.listTools(binding.holder, ref, { known: has, waitMs, isFresh, grant }, leaseSignal);
     } catch (error) {
       if (leaseSignal.aborted) return { type: "connecting" };
       if (error instanceof Refusal && error.code === "fenced") this.#context.loseLease(error);

@@ -10,6 +10,7 @@ import type { ResultBlock } from "../session-store/events/content.ts";
 import type { AgentSnapshot, LogReply } from "../session-store/events/log.ts";
 import type { EventId, Fence, Position } from "../session-store/ids.ts";
 import { position } from "../session-store/ids.ts";
+import { Asked } from "./asked.ts";
 import { KnownServers } from "./known-servers.ts";
 import { Outcomes } from "./outcomes.ts";
 import { UsageCount } from "./usage-count.ts";
@@ -57,6 +58,7 @@ export interface BoundHand {
 export class LogView {
   readonly outcomes = new Outcomes();
   readonly servers = new KnownServers();
+  readonly asked = new Asked();
   readonly #entries: Stored[] = [];
   readonly #calls = new Map<EventId, Call>();
   readonly #waiting = new Map<EventId, Waiting>();
@@ -65,9 +67,9 @@ export class LogView {
   readonly #usage = new UsageCount();
   #bytes = 0;
 
-  workspace = "";
   environmentId = "";
   vaultIds: readonly string[] = [];
+  workspace = "";
   status: "idle" | "running" | "rescheduled" = "idle";
   lastStop: StopReason | null = null;
   isTerminated = false;
@@ -102,6 +104,10 @@ export class LogView {
   /** Calls without a result, in call order. */
   get openCalls(): readonly Call[] {
     return [...this.#calls.values()];
+  }
+  /** Those that the model made. */
+  get ownCalls(): readonly Call[] {
+    return this.openCalls.filter(({ id }) => !this.asked.has(id));
   }
   call(id: EventId): Call | undefined {
     return this.#calls.get(id);
@@ -145,12 +151,13 @@ export class LogView {
     const { entry, at } = stored;
     this.outcomes.take(entry);
     this.servers.take(stored);
+    this.asked.take(stored);
     switch (entry.type) {
       case "log.created":
         this.#agent = entry.agent;
-        this.workspace = entry.workspace;
         this.environmentId = entry.environment_id;
         this.vaultIds = entry.vault_ids;
+        this.workspace = entry.workspace;
         break;
       case "session.updated":
         if (entry.agent) this.#agent = entry.agent;
@@ -276,6 +283,7 @@ export class LogView {
 
   #close(id: string, result: CallResult): void {
     this.#calls.delete(id as EventId);
+    if (this.asked.has(id as EventId)) return;
     this.#results.set(id, { content: result.content, is_error: result.is_error });
     this.hasQuestion = true;
   }

@@ -8,6 +8,7 @@
 //   N6  A call that names an approved definition is sent only to a server whose list, read over this very connection and not longer ago than
 //       PIN_AGE_MS, has that definition.
 //   N5  A failed connection is tried again when somebody asks, not faster than a growing pause allows; `isFresh` asks at once.
+//   N7  A call that was refused for want of credentials is told of once, at the next ask for the list: the session is to know why.
 
 import { ProtocolError } from "@modelcontextprotocol/client";
 import type { Logger } from "pino";
@@ -61,6 +62,7 @@ export class ServerHand implements Runner {
   #listed: { readonly by: Connection; readonly at: number } | null = null;
   #listing: Promise<Ready | Failed> | null = null;
   #failed: (Failed & { readonly at: number; readonly waitMs: number; isTold: boolean }) | null = null;
+  #complaint: Failed | null = null;
   #idleSince = Date.now();
   /** Aborts what is being opened or listed. */
   #over = new AbortController();
@@ -70,6 +72,9 @@ export class ServerHand implements Runner {
   }
 
   async listTools({ known, waitMs, isFresh }: ListAsk): Promise<ServerTools> {
+    const complaint = this.#complaint;
+    this.#complaint = null;
+    if (complaint !== null && !isFresh) return complaint; // N7
     const now = this.#known(isFresh);
     // A list that is being read again is, for who can't wait, what it was.
     const told = now ?? (await inTime(waitMs, this.#refresh())) ?? this.#list;
@@ -130,7 +135,10 @@ export class ServerHand implements Runner {
       const list = await this.#again(async (connection) => {
         const ask = { signal, timeoutMs: NEVER_MS };
         const at = performance.now();
-        const read = await readList((cursor) => connection.request("tools/list", cursor === undefined ? {} : { cursor }, ask));
+        const read = await readList(
+          (cursor) => connection.request("tools/list", cursor === undefined ? {} : { cursor }, ask),
+          connection.era === "modern",
+        );
         this.#listed = { by: connection, at };
         const { server, protocolVersion } = connection;
         return { ...read, ...(server ? { server } : {}), ...(protocolVersion === undefined ? {} : { protocolVersion }) };
@@ -197,6 +205,7 @@ export class ServerHand implements Runner {
       return this.#error("its answer could not be read");
     }
     const says = `MCP server ${quoted(name)}: ${error.message}`;
+    if (error.kind === "authentication") this.#complaint = { type: "failed", cause: error.kind, message: says };
     return error.mayHaveRun ? { type: "unknown", reason: says } : { type: "failed", reason: `${says}; it was not run` }; // N4
   }
 

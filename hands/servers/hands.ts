@@ -6,6 +6,7 @@ import type { Logger } from "pino";
 import { z } from "zod";
 import type { ListAsk, ServerTools } from "../hand.ts";
 import type { HandRow } from "../ledger.ts";
+import { ServerRelay } from "../relay/door.ts";
 import type { Runner } from "../runner.ts";
 import { TIMES, type Times } from "./call-limits.ts";
 import { Children } from "./children.ts";
@@ -13,8 +14,9 @@ import type { ConfiguredServers } from "./configured.ts";
 import type { Where } from "./connection.ts";
 import { type Keep, ServerHand } from "./hand.ts";
 import { CONNECT_MS } from "./limits.ts";
-import { Reach } from "./reach.ts";
+import { type Fetch, Reach } from "./reach.ts";
 import { SharedHands } from "./shared.ts";
+import { SessionGrants, VaultWay } from "./vault-way.ts";
 
 /** In a ledger's row where other hands have their sandbox's driver. */
 export const SERVER_DRIVER = "mcp";
@@ -24,6 +26,8 @@ export interface ServerSettings {
   readonly internalHosts: readonly string[];
   readonly times: Times;
   readonly configured: ConfiguredServers;
+  /** The vault proxy, for sessions that have vaults; null: there is none. */
+  readonly vaultUrl: string | null;
   /** What children get of this process's environment. */
   readonly environment: Readonly<Record<string, string>>;
 }
@@ -32,6 +36,7 @@ export const SERVER_SETTINGS: ServerSettings = {
   internalHosts: [],
   times: { connectMs: CONNECT_MS, ...TIMES },
   configured: new Map(),
+  vaultUrl: null,
   environment: {},
 };
 
@@ -63,10 +68,21 @@ export interface ServerRunner extends Runner {
 }
 export const isServer = (runner: Runner): runner is ServerRunner => "listTools" in runner;
 
+/** Whose connection it is. One that sessions share is nobody's: no session's vaults are used over it. */
+interface Owner {
+  readonly hand: string;
+  readonly session: string | null;
+}
+
 export class ServerHands {
+  /** The servers of the operator's file, over HTTP. */
+  readonly relay: ServerRelay;
   readonly #settings: ServerSettings;
   readonly #children: Children;
   readonly #reach: Reach;
+  readonly #vault: VaultWay | null;
+  /** What sessions may use of their vaults. */
+  readonly grants = new SessionGrants();
   readonly #shared = new SharedHands();
   readonly #log: Logger;
 
@@ -74,7 +90,9 @@ export class ServerHands {
     this.#settings = settings;
     this.#children = new Children(host, settings.environment);
     this.#reach = new Reach(settings.internalHosts, settings.times.connectMs);
+    this.#vault = settings.vaultUrl === null ? null : new VaultWay(settings.vaultUrl);
     this.#log = log;
+    this.relay = new ServerRelay({ configured: settings.configured, children: this.#children, reach: this.#reach, log });
   }
 
   /** Ends the children of a host before this one. */
@@ -92,18 +110,18 @@ export class ServerHands {
 
   open(row: HandRow & { readonly server: string }, keep: Keep): ServerRunner {
     const wanted = Wanted.parse(JSON.parse(row.server));
-    if (wanted.shared === undefined) return this.#make(wanted, row.hand, keep);
+    if (wanted.shared === undefined) return this.#make(wanted, row, keep);
     const key = textOf({ ...wanted, name: "" });
     const hand = `shared-${digestOf(key)}`;
-    return this.#shared.open(key, keep, () => this.#make(wanted, hand, keep));
+    return this.#shared.open(key, keep, () => this.#make(wanted, { hand, session: null }, keep));
   }
 
-  #make(wanted: z.infer<typeof Wanted>, hand: string, keep: Keep): ServerHand {
+  #make(wanted: z.infer<typeof Wanted>, owner: Owner, keep: Keep): ServerHand {
     const { times } = this.#settings;
     return new ServerHand({
       name: wanted.name,
-      hand,
-      where: this.#whereOf(wanted, hand),
+      hand: owner.hand,
+      where: this.#whereOf(wanted, owner),
       times: {
         connectMs: wanted.times?.connectMs ?? times.connectMs,
         idleMs: wanted.times?.idleMs ?? times.idleMs,
@@ -115,16 +133,24 @@ export class ServerHands {
   }
 
   async stop(): Promise<void> {
+    await this.relay.stop();
     await this.#reach.close();
+    await this.#vault?.close();
   }
 
-  #whereOf({ transport }: z.infer<typeof Wanted>, hand: string): Where | null {
-    if (transport.type === "url") return { type: "url", url: new URL(transport.url), reach: this.#reach, isSse: transport.isSse === true };
+  #whereOf({ transport }: z.infer<typeof Wanted>, { hand, session }: Owner): Where | null {
+    if (transport.type === "url") return { ...this.#at(new URL(transport.url), session), isSse: transport.isSse === true };
     const server = this.#settings.configured.get(transport.server);
     if (server === undefined) return null;
-    if (server.type === "url") return { type: "url", url: server.url, reach: this.#reach };
+    if (server.type === "url") return this.#at(server.url, session);
     const { command } = server;
     return { type: "command", secrets: Object.values(command.env), start: () => this.#children.start(hand, command) };
+  }
+
+  #at(url: URL, session: string | null): Extract<Where, { type: "url" }> {
+    const direct: Fetch = this.#reach.fetch;
+    if (session === null) return { type: "url", url, fetch: direct };
+    return { type: "url", url, fetch: this.#vault?.fetchFor(url, () => this.grants.of(session), direct) ?? direct };
   }
 }
 
