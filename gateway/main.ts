@@ -46,7 +46,8 @@ async function run({ keysDir, apiKey, redisUrl, dataDir, leaseMs, keepAliveMs, h
     isOpen: more.isMcpOpen,
     stateKey: keys.stateKey,
   };
-  const door = makeServer({ vaultProxy, store, apiKeys: [keys.apiKey], log, fault, ready: () => isReady, keepAliveMs, mcp });
+  const relay = { ...more.hands, handsUrl: more.handsUrl ?? null, handKey: keys.handKey };
+  const door = makeServer({ vaultProxy, store, relay, apiKeys: [keys.apiKey], log, fault, ready: () => isReady, keepAliveMs, mcp });
   const server = createServer({ maxHeaderSize: HEADER_BYTES_MAX }, door.app);
   harden(server);
   // Loaded only where it runs: a gateway on Redis has no harness in its process.

@@ -31,6 +31,8 @@ import { Unanswered } from "./idempotency.ts";
 import { McpDoor, type McpDoorOptions, type McpSettings } from "./mcp/door.ts";
 import { sessionsSurface } from "./mcp/sessions/surface.ts";
 import { openApiOf } from "./openapi.ts";
+import type { RelaySettings } from "./relay/door.ts";
+import { openRelay } from "./relay/open.ts";
 import { Streams } from "./stream.ts";
 import type { VaultProxy } from "./vault-proxy.ts";
 
@@ -55,6 +57,8 @@ export interface ServerOptions {
   readonly vaultProxy?: VaultProxy | null;
   /** The door for MCP clients; absent: there is none. */
   readonly mcp?: McpSettings;
+  /** How hands are reached by their own doors; absent: there are none. */
+  readonly relay?: RelaySettings;
   readonly keepAliveMs?: number;
   readonly slowReaderMs?: number;
 }
@@ -99,6 +103,10 @@ export function makeServer(options: ServerOptions): Server {
 
   publishOAuthClient(app, options.mcp?.publicUrl);
   const mcp = options.mcp && openMcp(app, { ...options.mcp, door, authenticate, bodies, keepAliveMs: options.keepAliveMs ?? KEEP_ALIVE_MS });
+  const relay =
+    mcp &&
+    options.relay &&
+    openRelay(app, mcp.access, { ...options.mcp, ...options.relay, store, log, bodies, keepAliveMs: options.keepAliveMs ?? KEEP_ALIVE_MS });
 
   const enter: RequestHandler = (request, _response, next) => {
     callers.set(request, authenticate(request.headers));
@@ -136,7 +144,7 @@ export function makeServer(options: ServerOptions): Server {
     close() {
       isClosing = true;
       streams.close();
-      mcp?.close().catch((error: unknown) => log.warn({ err: error }, "mcp.not_closed"));
+      for (const each of [mcp, relay]) each?.close().catch((error: unknown) => log.warn({ err: error }, "mcp.not_closed"));
     },
   };
 }

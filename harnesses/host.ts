@@ -16,6 +16,7 @@ import { type Halt, rescheduleEntries } from "./halt.ts";
 import type { RunEnd } from "./harness.ts";
 import type { HostContext, LeaseContext } from "./host-context.ts";
 import { Journal } from "./journal.ts";
+import { LeaseGrants } from "./lease-grants.ts";
 import { LeaseKeeper } from "./lease-keeper.ts";
 import { evaluationEnd, type Outcome } from "./outcomes.ts";
 import { retryAfter } from "./retry.ts";
@@ -26,6 +27,7 @@ import { isSaid, nextStep } from "./steps.ts";
 import { aborted, passOn, Stop } from "./stop.ts";
 import { Turn } from "./turn.ts";
 import type { LogView } from "./view.ts";
+import { LeaseWayOut } from "./way-out.ts";
 
 /** How a lease is given back. `insists`: also when more came, unless that is an interrupt which the entries don't apply. */
 interface Ending {
@@ -33,8 +35,6 @@ interface Ending {
   readonly waitMs?: number;
   readonly insists?: "always" | "unless_interrupted";
 }
-
-const GRANT_LIFE_USED = 0.6;
 
 /** Drives a session until its lease is given back or lost. Never rejects: what fails is logged, and another host goes on. */
 export async function drive(context: HostContext, lease: Lease, takenAt: number, shutdown: AbortSignal): Promise<void> {
@@ -65,7 +65,8 @@ class Host {
   /** Ends what still waits for a hand when the lease is given back; the tools themselves go on. */
   readonly #over = new AbortController();
   #controller: AbortController | null = null;
-  #grant: { readonly text: Promise<string>; readonly until: number } | null = null;
+  readonly #grants: LeaseGrants;
+  readonly #wayOut: LeaseWayOut;
   #hasRecovered = false;
 
   constructor(context: HostContext, lease: Lease, takenAt: number, shutdown: AbortSignal) {
@@ -76,8 +77,12 @@ class Host {
       lease,
       leaseSignal: AbortSignal.any([this.#keeper.signal, this.#over.signal]),
       loseLease: (cause) => this.#keeper.lose(cause),
+      handGrant: () => this.#grants.forHands(),
+      wayOut: () => this.#wayOut.current(),
     };
     this.#journal = new Journal(context.store, lease, this.#keeper, { onNews: () => this.#hearNews(), kept: context.views.take(lease.id) });
+    this.#grants = new LeaseGrants(context.mintGrant, lease, () => this.view);
+    this.#wayOut = new LeaseWayOut({ ...context, lease }, () => this.view);
     this.#bindings = new Bindings(this.#context, this.#journal);
     this.#lists = new ServerLists(this.#context, this.#journal, this.#bindings);
     this.#calls = new Calls(this.#context, this.#journal, this.#bindings);
@@ -286,12 +291,7 @@ class Host {
   }
 
   async #model(): Promise<{ readonly baseURL: string; readonly grant: string }> {
-    if (!this.#grant || this.#grant.until < performance.now()) {
-      const { lease, mintGrant } = this.#context;
-      const minted = mintGrant({ session: lease.id, fence: lease.fence, vaults: this.view.vaultIds });
-      this.#grant = { text: minted.text, until: performance.now() + minted.lifeMs * GRANT_LIFE_USED };
-    }
-    return { baseURL: `${this.#context.vaultUrl}/model`, grant: await this.#grant.text };
+    return { baseURL: `${this.#context.vaultUrl}/model`, grant: await this.#grants.of("model") };
   }
 }
 

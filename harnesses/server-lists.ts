@@ -87,7 +87,8 @@ export class ServerLists {
     try {
       const ref = await binding.ensure();
       const known = this.#journal.view.servers.listOf({ name, url })?.hash ?? null;
-      return await hands.listTools(binding.holder, ref, { known, waitMs, isFresh }, leaseSignal);
+      const grant = await this.#context.handGrant();
+      return await hands.listTools(binding.holder, ref, { known, waitMs, isFresh, grant }, leaseSignal);
     } catch (error) {
       if (leaseSignal.aborted) return { type: "connecting" };
       if (error instanceof Refusal && error.code === "fenced") this.#context.loseLease(error);

@@ -67,6 +67,7 @@ export class LogView {
 
   environmentId = "";
   vaultIds: readonly string[] = [];
+  workspace = "";
   status: "idle" | "running" | "rescheduled" = "idle";
   lastStop: StopReason | null = null;
   isTerminated = false;
@@ -149,6 +150,7 @@ export class LogView {
         this.#agent = entry.agent;
         this.environmentId = entry.environment_id;
         this.vaultIds = entry.vault_ids;
+        this.workspace = entry.workspace;
         break;
       case "session.updated":
         if (entry.agent) this.#agent = entry.agent;

@@ -42,6 +42,8 @@ export interface GuardLimits {
   readonly connectMs?: number;
   readonly fetchMs?: number;
   readonly answerBytesMax?: number;
+  /** To one origin. */
+  readonly connections?: number;
   /** For what streams through `agent`: how long the head, and any one piece of the body, may take; 0: as long as its user lets it. */
   readonly headersMs?: number;
   readonly bodyMs?: number;
@@ -59,7 +61,7 @@ export class Guard {
     this.#fetchMs = limits.fetchMs ?? FETCH_MS;
     this.#answerBytesMax = limits.answerBytesMax ?? ANSWER_BYTES_MAX;
     this.agent = new Agent({
-      connections: CONNECTIONS_MAX,
+      connections: limits.connections ?? CONNECTIONS_MAX,
       headersTimeout: limits.headersMs ?? 0,
       bodyTimeout: limits.bodyMs ?? 0,
       connect: this.#connector(limits.connectMs ?? CONNECT_MS),

@@ -78,7 +78,7 @@ function first<T>(each: readonly T[], look: (item: T) => string | null): string 
 }
 
 /** What a header can't carry as it is goes in base64, said so. */
-function encoded(text: string): string {
+export function encoded(text: string): string {
   if (PLAIN.test(text) && !text.startsWith("=?base64?")) return text;
   return `=?base64?${Buffer.from(text, "utf8").toString("base64")}?=`;
 }

@@ -109,6 +109,10 @@ export const StoredAuth = z.discriminatedUnion("type", [
     refused: z.string().nullable(),
     /** When a refresh was last asked for without need of the clock: a server that answers 401 to everything is not worth a refresh each time. */
     forcedAt: z.number().nullable(),
+    /** When the tokens were last refreshed: how long they live is told by it and by `expires_at`. */
+    refreshedAt: z.number().nullable().default(null),
+    /** Who asks for new tokens right now, and for how long nobody else does; see oauth/refresh.ts. */
+    lease: z.strictObject({ by: z.string(), id: z.string(), ms: z.number(), until: z.number() }).nullable().default(null),
   }),
   z.strictObject({
     type: z.literal("environment_variable"),
@@ -136,6 +140,7 @@ export const ShownAuth = z.discriminatedUnion("type", [
         token_endpoint_auth: z.strictObject({ type: z.enum(endpointAuth) }),
       })
       .nullable(),
+    needs_sign_in: z.boolean().describe("The authorization server refused to renew the tokens: nobody asks it again until new ones are stored."),
   }),
   z.strictObject({ type: z.literal("environment_variable"), secret_name: z.string(), networking, injection_location: injection }),
 ]);

@@ -8,6 +8,7 @@ import { ConnectFinish, type ConnectParts, ConnectStart, ConnectStarted, Connect
 import { CredentialCreate, Credentials, CredentialUpdate } from "./credentials.ts";
 import { CredentialId, List, VaultId } from "./fields.ts";
 import { Credential, Vault } from "./record.ts";
+import { Validation, type Validator } from "./validate.ts";
 import { VaultCreate, type Vaults, VaultUpdate } from "./vaults.ts";
 
 const NO_QUERY = z.strictObject({});
@@ -68,7 +69,7 @@ const pageOf = (item: z.ZodType) =>
   z.strictObject({ data: z.array(item), next_page: z.string().nullable().describe("A cursor for `page`; null: there is no more.") });
 const deleted = (type: string) => z.strictObject({ id: z.string(), type: z.literal(type) });
 
-export function routesOf(vaults: Vaults, rule: UrlRule, parts: ConnectParts): readonly Route[] {
+export function routesOf(vaults: Vaults, rule: UrlRule, parts: ConnectParts & { readonly validator: Validator }): readonly Route[] {
   const connects = new Connects(vaults, rule, parts);
   const credentials = new Credentials(vaults, rule);
   const one = "/v1/vaults/{vault}";
@@ -138,6 +139,15 @@ export function routesOf(vaults: Vaults, rule: UrlRule, parts: ConnectParts): re
           credentials.update(call, body),
         ),
         DELETE: bare(credential("delete", "Delete a credential", deleted("vault_credential_deleted")), (call) => credentials.remove(call)),
+      },
+    },
+    {
+      path: `${each}/mcp_oauth_validate`,
+      methods: {
+        POST: bare(
+          credential("mcp_oauth_validate", "Ask the server whether the credential is good; renews its tokens where it must", Validation),
+          (call) => parts.validator.validate(call),
+        ),
       },
     },
     {
