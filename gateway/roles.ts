@@ -70,7 +70,7 @@ const ROLES: Readonly<Record<Role, { readonly room: string; readonly settings: r
       "DOCKER_HOST",
     ],
   },
-  worker: { room: "harnesses", settings: BRAIN },
+  worker: { room: "harnesses", settings: [...BRAIN, "MANYHANDS_GATEWAY_URL"] },
   gateway: {
     room: "gateway",
     settings: [
