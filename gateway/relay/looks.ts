@@ -115,7 +115,7 @@ export class MessageLooker implements Looker {
       }
       if (isTrue(text, memberOf(inner, "isError"))) this.outcome = "error";
       if (this.#listsTools) edits.push(...this.#hidden(text, inner));
-      edits.push(...this.#cached(text, inner), ...this.#reserved(text, result));
+      edits.push(...this.#cached(inner), ...this.#reserved(text, result));
     }
     return changed(text, edits);
   }
@@ -155,7 +155,7 @@ export class MessageLooker implements Looker {
   }
 
   /** L4 */
-  #cached(text: Buffer, result: readonly Member[]): Edit[] {
+  #cached(result: readonly Member[]): Edit[] {
     const { era, method, caching } = this.#asked;
     if (era !== "stateless" || caching === "as-is" || !CACHED.has(method)) return [];
     return result.flatMap(({ name, start, end }) => {

@@ -15,6 +15,7 @@ import { virtualDriver } from "../../hands/virtual/sandbox.ts";
 import { claudeHarness } from "../../harnesses/claude/harness.ts";
 import { grantMinter } from "../../harnesses/grant.ts";
 import type { Harness } from "../../harnesses/harness.ts";
+import type { HandsDoor } from "../../harnesses/host-context.ts";
 import type { WarmViews } from "../../harnesses/warm-views.ts";
 import { startWorker, type Worker } from "../../harnesses/worker.ts";
 import { admit } from "../../session-store/admit.ts";
@@ -29,6 +30,7 @@ import { mintEvent, mintSession, position } from "../../session-store/ids.ts";
 import { statusOf } from "../../session-store/session.ts";
 import type { Preview, SessionStore } from "../../session-store/store.ts";
 import { fixedKey } from "../../vault-proxy/model-key.ts";
+import { ownProvider, plainModels } from "../../vault-proxy/models/providers.ts";
 import { serve } from "../../vault-proxy/serve.ts";
 import { agent } from "../harnesses/agents.ts";
 import { type ScriptedModel, startModel } from "../support/model/server.ts";
@@ -42,6 +44,8 @@ const POLL_MS = 20;
 export interface NodeOptions {
   /** How MCP servers are reached; those of this machine are, unless this says otherwise. */
   readonly servers?: Partial<ServerSettings>;
+  /** Hosts of this machine to which credentials may go. */
+  readonly vaultHosts?: readonly string[];
   readonly leaseMs?: number;
   readonly idleMs?: number;
   readonly harness?: Harness;
@@ -55,6 +59,7 @@ export interface WorkerChoice {
   readonly store?: SessionStore;
   /** What this worker sees of the hands. */
   readonly hands?: Hands;
+  readonly handsDoor?: HandsDoor;
   /** What this worker keeps of sessions that it drove. */
   readonly views?: WarmViews;
 }
@@ -63,13 +68,15 @@ export class TestNode {
   readonly store: SessionStore;
   readonly model: ScriptedModel;
   readonly hands: HandsClient;
+  /** The installation's signing key. */
+  readonly keyFile: string;
   readonly logged: Record<string, unknown>[];
   readonly #startWorker: (choice: WorkerChoice) => Promise<Worker>;
   readonly #stops: (() => Promise<void>)[];
   readonly #workers: Worker[] = [];
 
   constructor(
-    { store, model, hands }: { store: SessionStore; model: ScriptedModel; hands: HandsClient },
+    { store, model, hands, keyFile }: { store: SessionStore; model: ScriptedModel; hands: HandsClient; keyFile: string },
     logged: Record<string, unknown>[],
     start: (choice: WorkerChoice) => Promise<Worker>,
     stops: (() => Promise<void>)[],
@@ -77,6 +84,7 @@ export class TestNode {
     this.store = store;
     this.model = model;
     this.hands = hands;
+    this.keyFile = keyFile;
     this.logged = logged;
     this.#startWorker = start;
     this.#stops = stops;
@@ -257,21 +265,26 @@ export async function startNode(options: NodeOptions = {}): Promise<TestNode> {
   await writeFile(publicFile, JSON.stringify({ ...(await exportJWK(publicKey)), kid: "k1", alg: "EdDSA" }));
 
   const model = await startModel({ key: "model-key" });
-  const parts = await openVaultParts(quiet);
+  const parts = await openVaultParts(quiet, options.vaultHosts);
   const vault = await serve({
     ...parts,
     host: "127.0.0.1",
     port: 0,
     grantKeyFile: publicFile,
-    modelUrl: new URL(model.url),
+    models: plainModels(ownProvider(new URL(model.url), fixedKey("model-key"))),
     headersTimeoutMs: 30_000,
     idleTimeoutMs: 30_000,
-    modelKeys: fixedKey("model-key"),
     log: quiet,
   });
 
   const ledger = Ledger.open(join(dir, "hands"), (error) => log.error({ error }, "ledger.failed"));
-  const servers = { ...SERVER_SETTINGS, internalHosts: ["*"], environment: { PATH: process.env.PATH ?? "" }, ...options.servers };
+  const servers = {
+    ...SERVER_SETTINGS,
+    internalHosts: ["*"],
+    vaultUrl: vault.url,
+    environment: { PATH: process.env.PATH ?? "" },
+    ...options.servers,
+  };
   const host = new HandHost({ ledger, driver: virtualDriver(THREAD), dataDir: join(dir, "hands"), log: quiet, servers });
   await host.start();
   const door = await openDoor({ host, handKey: "hand-key", address: "127.0.0.1", port: 0, log: quiet });
@@ -297,6 +310,7 @@ export async function startNode(options: NodeOptions = {}): Promise<TestNode> {
       log,
       ...(fault ? { fault } : {}),
       ...(choice.views ? { views: choice.views } : {}),
+      ...(choice.handsDoor ? { handsDoor: choice.handsDoor } : {}),
     });
   };
   const stops = [
@@ -312,5 +326,5 @@ export async function startNode(options: NodeOptions = {}): Promise<TestNode> {
     () => store.close(),
     () => rm(dir, { recursive: true, force: true }),
   ];
-  return new TestNode({ store, model, hands }, logged, start, stops);
+  return new TestNode({ store, model, hands, keyFile: privateFile }, logged, start, stops);
 }
