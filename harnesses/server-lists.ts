@@ -30,6 +30,8 @@ const FIRST_WAIT_MS = 1_800;
 const WAIT_MS = 250;
 /** For a registered hand, whose approved tools are known without its server. */
 const REGISTERED_WAIT_MS = 100;
+/** Its server's own list may come later: whenever it comes, it is held against the approved one. */
+const REGISTERED_LIST_MS = 10_000;
 const NOTE_TOOLS_MAX = 10;
 
 interface Answer {
@@ -74,7 +76,9 @@ export class ServerLists {
         const found = await this.#registered.find(server);
         this.#bindings.of(server.name).follow(found.placed);
         const isPinned = found.record !== null && found.record.tools !== null;
-        const said = await this.#within(server, isFresh, isPinned ? REGISTERED_WAIT_MS : waitMs, signal);
+        const said = isPinned
+          ? await this.#within(server, isFresh, REGISTERED_WAIT_MS, signal, REGISTERED_LIST_MS)
+          : await this.#within(server, isFresh, waitMs, signal);
         return { server, told: await this.#registered.told(server, found.record, said) };
       }),
     );
@@ -85,9 +89,10 @@ export class ServerLists {
     return answers.flatMap(({ server, told }) => told.flatMap((each) => this.#told(server, each, isFresh, named)));
   }
 
-  async #within(server: ServerRef, isFresh: boolean, waitMs: number, signal: AbortSignal): Promise<ServerTools> {
+  /** `listMs`: how long the hand host may wait for the list, whether somebody here still does or not. */
+  async #within(server: ServerRef, isFresh: boolean, waitMs: number, signal: AbortSignal, listMs = waitMs): Promise<ServerTools> {
     const key = JSON.stringify([server.name, server.url]);
-    const asked = this.#asked.get(key) ?? this.#ask(server, isFresh, waitMs);
+    const asked = this.#asked.get(key) ?? this.#ask(server, isFresh, listMs);
     this.#asked.set(key, asked);
     const over = new AbortController();
     const late = pause(waitMs, AbortSignal.any([signal, over.signal])).then(

@@ -66,7 +66,10 @@ test("a tool whose description changed is neither told to the model nor called, 
   server.options.tools = [tool("a", { description: POISON }), tool("b")];
   const other = await again("rug");
   await turn(other, "call mcp__s__a: {}\necho: got");
-  await until(async () => (await heldIn("rug")).length > 0, "the change in the record");
+  await until(async () => {
+    await turn(other, "say: hello");
+    return (await heldIn("rug")).length > 0;
+  }, "the change in the record");
   expect(await heldIn("rug")).toEqual([["a", "changed"]]);
   await turn(session, "call mcp__s__a: {}\necho: got");
   await turn(session, 'call mcp__s__b: {"text":"2"}\necho: got');
@@ -115,10 +118,15 @@ test("a definition that changes between the list and the call is refused at the 
 });
 
 test("a server that comes back with other definitions is asked for them before a call goes to it", async () => {
-  const server = await serve({ tools: [tool("a")] });
+  let ran = 0;
+  const call = () => {
+    ran += 1;
+    return says("ran");
+  };
+  const server = await serve({ tools: [tool("a")], call });
   const session = await openWith("back", server);
   await turn(session, "call mcp__s__a: {}\necho: got");
-  expect(await lastResult(session)).toBe("a: ");
+  expect(await lastResult(session)).toBe("ran");
   // It forgets its sessions and says nothing of the change; the call of a turn that runs already is the first to meet it.
   const other = await again("back", "always_ask");
   await turn(other, "call mcp__s__a: {}\necho: got");
@@ -127,7 +135,8 @@ test("a server that comes back with other definitions is asked for them before a
   await other.send({ type: "user.tool_confirmation", tool_use_id: await other.callId(1), result: "allow" });
   await until(async () => (await other.texts()).length > 0, "the model's last words");
   expect((await other.results())[0]?.text).toMatch(/held back.*; it was not run/);
-  expect(server.count("tools/call")).toBe(1);
+  // The first try met a session that was forgotten, and did not run.
+  expect(ran).toBe(1);
 });
 
 test("new and renamed tools are held back, and removed ones vanish", async () => {
@@ -145,9 +154,9 @@ test("new and renamed tools are held back, and removed ones vanish", async () =>
   expect(offered()).toEqual(["mcp__s__keep"]);
   await registry.call("POST", "/v1/hands/moves/approve", {});
   server.options.tools = [tool("keep"), tool("old"), tool("renamed", { description: "The tool old." }), tool("fresh")];
+  expect((await registry.call("POST", "/v1/hands/moves/check")).body).toMatchObject({ missing: ["gone"], held_back: [] });
   await turn(session, "say: hello");
-  await turn(session, "say: hello");
-  expect(offered()).toEqual(["mcp__s__keep", "mcp__s__fresh", "mcp__s__renamed", "mcp__s__old"]);
+  expect(offered()).toEqual(["mcp__s__keep", "mcp__s__fresh", "mcp__s__old", "mcp__s__renamed"]);
 });
 
 test("texts that hide something are held back at registration, also after a new look, until somebody approves them", async () => {

@@ -3,6 +3,7 @@
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { pino } from "pino";
+import type { McpSettings } from "../../gateway/mcp/door.ts";
 import { makeServer } from "../../gateway/server.ts";
 import type { Hands } from "../../hands/hand.ts";
 import { noFault } from "../../session-store/fault-point.ts";
@@ -25,11 +26,14 @@ export interface RegistryDoor {
   close(): Promise<void>;
 }
 
-export async function openRegistry({ store, hands }: { readonly store: SessionStore; readonly hands: Hands | null }): Promise<RegistryDoor> {
+export async function openRegistry(
+  { store, hands }: { readonly store: SessionStore; readonly hands: Hands | null },
+  settings: Partial<McpSettings> = {},
+): Promise<RegistryDoor> {
   const logged: Record<string, unknown>[] = [];
   const log = pino({ level: "debug" }, { write: (line: string) => void logged.push(JSON.parse(line) as Record<string, unknown>) });
   let url = "";
-  const mcp = { publicUrl: null, ownUrl: () => url, isLoopback: true, issuer: null, isOpen: false, stateKey: Buffer.alloc(32, 1) };
+  const mcp = { publicUrl: null, ownUrl: () => url, isLoopback: true, issuer: null, isOpen: false, stateKey: Buffer.alloc(32, 1), ...settings };
   const server = makeServer({ store, hands, apiKeys: [API_KEY], log, fault: noFault, ready: () => true, mcp });
   const http = createServer(server.app);
   await new Promise<void>((resolve) => http.listen(0, "127.0.0.1", resolve));
