@@ -48,9 +48,10 @@ async function run({ keysDir, apiKey, redisUrl, dataDir, leaseMs, keepAliveMs, h
     isOpen: more.isMcpOpen,
     stateKey: keys.stateKey,
   };
+  const relay = { ...more.hands, handsUrl: more.handsUrl ?? null, handKey: keys.handKey };
   const handsKeys = await openHandsKeys(join(keysDir, "grant.private.jwk"));
   const hands = { keys: handsKeys, url: () => mcp.publicUrl ?? ownUrl };
-  const door = makeServer({ vaultProxy, store, apiKeys: [keys.apiKey], log, fault, ready: () => isReady, keepAliveMs, mcp, hands });
+  const door = makeServer({ vaultProxy, store, relay, apiKeys: [keys.apiKey], log, fault, ready: () => isReady, keepAliveMs, mcp, hands });
   const server = createServer({ maxHeaderSize: HEADER_BYTES_MAX }, door.app);
   harden(server);
   // Loaded only where it runs: a gateway on Redis has no harness in its process.

@@ -23,6 +23,7 @@ import { Call, JsonText, sendJson } from "./http/call.ts";
 import { addEnvironments } from "./http/environments.ts";
 import { addEvents } from "./http/events.ts";
 import { addHandsKey, type HandsKeysGiven } from "./http/hands-key.ts";
+import { publishOAuthClient } from "./http/oauth-client.ts";
 import { pathsOf } from "./http/route.ts";
 import { addSessions } from "./http/sessions.ts";
 import { addThreads } from "./http/threads.ts";
@@ -32,6 +33,8 @@ import { McpDoor, type McpDoorOptions, type McpSettings } from "./mcp/door.ts";
 import { openSessionHands } from "./mcp/session-hands/door.ts";
 import { sessionsSurface } from "./mcp/sessions/surface.ts";
 import { openApiOf } from "./openapi.ts";
+import type { RelaySettings } from "./relay/door.ts";
+import { openRelay } from "./relay/open.ts";
 import { Streams } from "./stream.ts";
 import type { VaultProxy } from "./vault-proxy.ts";
 
@@ -58,6 +61,8 @@ export interface ServerOptions {
   readonly mcp?: McpSettings;
   /** Keys for the hands of one session; absent: there are none, and no door for them. */
   readonly hands?: HandsKeysGiven;
+  /** How hands are reached by their own doors; absent: there are none. */
+  readonly relay?: RelaySettings;
   readonly keepAliveMs?: number;
   readonly slowReaderMs?: number;
 }
@@ -100,7 +105,12 @@ export function makeServer(options: ServerOptions): Server {
     sendJson(response, 200, document);
   });
 
+  publishOAuthClient(app, options.mcp?.publicUrl);
   const mcp = options.mcp && openMcp(app, { ...options.mcp, door, authenticate, bodies, keepAliveMs: options.keepAliveMs ?? KEEP_ALIVE_MS });
+  const relay =
+    mcp &&
+    options.relay &&
+    openRelay(app, mcp.access, { ...options.mcp, ...options.relay, store, log, bodies, keepAliveMs: options.keepAliveMs ?? KEEP_ALIVE_MS });
 
   const sessionHands =
     options.mcp &&
@@ -144,7 +154,7 @@ export function makeServer(options: ServerOptions): Server {
     close() {
       isClosing = true;
       streams.close();
-      for (const each of [mcp, sessionHands]) each?.close().catch((error: unknown) => log.warn({ err: error }, "mcp.not_closed"));
+      for (const each of [mcp, relay, sessionHands]) each?.close().catch((error: unknown) => log.warn({ err: error }, "mcp.not_closed"));
     },
   };
 }

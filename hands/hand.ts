@@ -18,6 +18,8 @@ export const META = {
   toolUseId: "manyhands/tool_use_id",
   rerun: "manyhands/rerun",
   host: "manyhands/host",
+  wayOut: "manyhands/way_out",
+  grant: "manyhands/grant",
 } as const;
 
 /** Who asks: the holder of a session's lease. */
@@ -32,10 +34,21 @@ export interface HandRef {
   readonly host: string;
 }
 
+/** How a session's sandbox may go out: a grant for the vault proxy's egress, and the policy whose hash the grant names. */
+export interface WayOut {
+  readonly grant: string;
+  /** JSON; only the vault proxy reads it. */
+  readonly network: string;
+}
+
 export interface ToolUse {
   readonly id: string;
   readonly name: string;
   readonly input: unknown;
+  /** For a sandbox whose environment lets it out. */
+  readonly wayOut?: WayOut | undefined;
+  /** Of a session that has vaults, for a server: a grant for them. Kept in memory, the newest of a session's. */
+  readonly grant?: string | undefined;
 }
 
 /** What a tool use came to. `unknown`: it may have run, and nobody can tell. `shellRestarted` is told to the model by the result's text. */
@@ -98,6 +111,8 @@ export interface ListAsk {
   readonly waitMs: number;
   /** Connect again now if the last try failed, and read the list again. */
   readonly isFresh: boolean;
+  /** As in a `ToolUse`. */
+  readonly grant?: string | undefined;
 }
 
 /** A hand host as its clients see it. Refusals: `fenced` (an older fence), `hand_lost` (unreachable for HAND_LOST_MS, or the hand is gone). */

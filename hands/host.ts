@@ -12,6 +12,7 @@ import { Refusal } from "../session-store/refusal.ts";
 import { Calls } from "./calls.ts";
 import type { HandRef, Holder, ListAsk, Outcome, ServerTools, ServerWanted, ToolUse } from "./hand.ts";
 import type { HandRow, Ledger } from "./ledger.ts";
+import type { ServerRelay } from "./relay/door.ts";
 import type { Runner } from "./runner.ts";
 import type { SandboxDriver } from "./sandbox.ts";
 import { ServerHand } from "./servers/hand.ts";
@@ -66,6 +67,10 @@ export class HandHost {
     });
   }
 
+  get relay(): ServerRelay {
+    return this.#servers.relay;
+  }
+
   /** Removes what belongs to nobody and starts the sweeper. */
   async start(): Promise<void> {
     await this.#servers.start();
@@ -92,7 +97,9 @@ export class HandHost {
 
   /** What a server offers; connects to it if that was not done yet. */
   async listTools(hand: string, holder: Holder, ask: ListAsk): Promise<ServerTools> {
-    const runner = this.#runner(this.#calls.held(hand, holder));
+    const row = this.#calls.held(hand, holder);
+    if (ask.grant !== undefined) this.#servers.grants.take({ ...holder, session: row.session }, ask.grant);
+    const runner = this.#runner(row);
     if (!(runner instanceof ServerHand)) throw new Refusal("invalid_request", "The hand is no MCP server.");
     return await runner.listTools(ask);
   }
@@ -109,6 +116,9 @@ export class HandHost {
   /** Without a holder: a client that uses the hand directly, on behalf of whoever holds it. */
   async execute(hand: string, holder: Holder | undefined, use: ToolUse, mayRerun: boolean): Promise<Outcome> {
     const started = performance.now();
+    if (use.wayOut && holder) this.#driver.admit?.({ ...holder, session: this.#calls.held(hand, holder).session }, use.wayOut);
+    if (use.grant !== undefined && holder !== undefined)
+      this.#servers.grants.take({ ...holder, session: this.#calls.held(hand, holder).session }, use.grant);
     const outcome = await this.#calls.execute(hand, holder ?? this.#holderOf(hand), use, mayRerun);
     this.#log.info({ hand, toolUseId: use.id, tool: use.name, outcome: outcome.type, ms: Math.round(performance.now() - started) }, "tool.answered");
     return outcome;
@@ -126,6 +136,7 @@ export class HandHost {
   /** Files and processes of a session's hands go. D2 */
   async release(session: SessionId): Promise<void> {
     const rows = this.#ledger.hands().filter((row) => row.session === session);
+    this.#servers.grants.forget(session);
     for (const row of rows) {
       const ended = this.#calls.end([row], "the hand was given back");
       await this.#ledger.markReleasing(row.hand);

@@ -22,6 +22,8 @@ const REFUSED = -32_001;
 const INVALID_PARAMS = -32_602;
 const SETTLED_MAX = 1_000;
 const LIST_WAIT_MS_MAX = 60_000;
+const GRANT_CHARS_MAX = 4_096;
+const NETWORK_CHARS_MAX = 512 * 1024;
 
 const Session = z.string().transform((text, context): SessionId => {
   const id = parseSessionId(text);
@@ -100,6 +102,8 @@ const CallMeta = z.object({
   [META.toolUseId]: toolUseId.optional(),
   [META.rerun]: z.boolean().optional(),
   [META.host]: z.string().optional(),
+  [META.grant]: z.string().max(GRANT_CHARS_MAX).optional(),
+  [META.wayOut]: z.object({ grant: z.string().max(GRANT_CHARS_MAX), network: z.string().max(NETWORK_CHARS_MAX) }).optional(),
 });
 
 export function mcpHandler(host: HandHost, onerror: (error: Error) => void, bodyBytesMax: number): McpHttpHandler {
@@ -114,7 +118,7 @@ export function mcpHandler(host: HandHost, onerror: (error: Error) => void, body
     server.setRequestHandler("tools/call", async ({ params }, context) => {
       const args = params.arguments ?? {};
       const meta = context.mcpReq._meta ?? {};
-      return await answered(() => (hand === undefined ? callHost(host, params.name, args) : callHand(host, hand, params.name, args, meta)));
+      return await answered(() => (hand === undefined ? callHost(host, params.name, args, meta) : callHand(host, hand, params.name, args, meta)));
     });
     return server;
   };
@@ -132,7 +136,7 @@ async function answered(work: () => Promise<CallToolResult>): Promise<CallToolRe
   }
 }
 
-async function callHost(host: HandHost, name: string, args: unknown): Promise<CallToolResult> {
+async function callHost(host: HandHost, name: string, args: unknown, given: Record<string, unknown>): Promise<CallToolResult> {
   switch (name) {
     case "identity":
       HOST_INPUTS.identity.parse(args);
@@ -143,7 +147,7 @@ async function callHost(host: HandHost, name: string, args: unknown): Promise<Ca
     }
     case "list_tools": {
       const { holder, hand, known, wait_ms, is_fresh } = HOST_INPUTS.list_tools.parse(args);
-      return data(await host.listTools(hand, holder, { known, waitMs: wait_ms, isFresh: is_fresh }));
+      return data(await host.listTools(hand, holder, { known, waitMs: wait_ms, isFresh: is_fresh, grant: CallMeta.parse(given)[META.grant] }));
     }
     case "announce": {
       const { hand, holder } = HOST_INPUTS.announce.parse(args);
@@ -183,7 +187,7 @@ async function callHand(host: HandHost, hand: string, name: string, input: unkno
   const fence = meta[META.fence];
   if ((session === undefined) !== (fence === undefined)) throw new ProtocolError(INVALID_PARAMS, "Session and fence go together.");
   const holder: Holder | undefined = session === undefined || fence === undefined ? undefined : { session, fence };
-  const use = { id: meta[META.toolUseId] ?? mint("call"), name, input };
+  const use = { id: meta[META.toolUseId] ?? mint("call"), name, input, grant: meta[META.grant], wayOut: meta[META.wayOut] };
   return result(await host.execute(hand, holder, use, meta[META.rerun] ?? false));
 }
 

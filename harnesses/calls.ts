@@ -172,7 +172,9 @@ export class Calls {
         const ref = await binding.ensure();
         if (this.#claimed.has(call.id)) return lost(call);
         this.#asked.add(call.id);
-        const use = { id: call.id, name: call.name, input: call.input };
+        const grant = call.server === null ? undefined : await this.#context.handGrant();
+        const wayOut = call.server === null ? await this.#context.wayOut() : undefined;
+        const use = { id: call.id, name: call.name, input: call.input, grant, wayOut };
         const answer = hands.execute(binding.holder, ref, use, mayRerun, leaseSignal);
         // Awaited below; it may fail before.
         answer.catch(() => {});

@@ -7,10 +7,17 @@ import type { Fence, SessionId } from "../session-store/ids.ts";
 
 const LIFE_S = 600;
 
+/** What a grant opens: the model for a harness; MCP servers, or the way out of a sandbox, for a hand host. None is given another's. */
+export type GrantUse = "model" | "mcp" | "egress";
+
 interface GrantClaims {
   readonly session: SessionId;
   readonly fence: Fence;
   readonly vaults: readonly string[];
+  readonly workspace: string;
+  readonly use: GrantUse;
+  /** For `egress`: the hash of the policy. */
+  readonly network?: string;
 }
 
 interface Minted {
@@ -33,9 +40,9 @@ export async function signingKey(privateKeyFile: string): Promise<{ readonly jwk
 export async function grantMinter(privateKeyFile: string): Promise<MintGrant> {
   const { jwk, key } = await signingKey(privateKeyFile);
   const { kid } = jwk;
-  return ({ session, fence, vaults }) => ({
+  return ({ session, fence, vaults, workspace, use, network }) => ({
     lifeMs: LIFE_S * 1000,
-    text: new SignJWT({ fence, vaults: [...vaults], use: ["model"] })
+    text: new SignJWT({ fence, vaults: [...vaults], workspace, use: [use], ...(network === undefined ? {} : { network }) })
       .setProtectedHeader({ alg: "EdDSA", kid })
       .setIssuer("manyhands")
       .setAudience("vault-proxy")

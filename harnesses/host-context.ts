@@ -1,7 +1,7 @@
 // What a host needs to drive sessions; made once a worker, passed down.
 
 import type { Logger } from "pino";
-import type { Hands } from "../hands/hand.ts";
+import type { Hands, WayOut } from "../hands/hand.ts";
 import type { Lease } from "../session-store/due.ts";
 import type { FaultPoint } from "../session-store/fault-point.ts";
 import type { SessionStore } from "../session-store/store.ts";
@@ -37,6 +37,10 @@ export interface LeaseContext extends HostContext {
   readonly lease: Lease;
   /** Aborts when the lease is lost or given back. */
   readonly leaseSignal: AbortSignal;
+  /** What lets a hand host use the session's vaults for MCP servers; undefined: it has none. */
+  handGrant(): Promise<string | undefined>;
+  /** How the session's sandbox may go out; undefined: not at all. */
+  wayOut(): Promise<WayOut | undefined>;
   /** Someone said that a newer fence is about: the lease is lost. */
   loseLease(cause: unknown): void;
 }

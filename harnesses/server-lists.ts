@@ -89,7 +89,8 @@ export class ServerLists {
     const binding = this.#bindings.of(name);
     try {
       const ref = await binding.ensure();
-      return await hands.listTools(binding.holder, ref, { known, waitMs, isFresh }, leaseSignal);
+      const grant = await this.#context.handGrant();
+      return await hands.listTools(binding.holder, ref, { known, waitMs, isFresh, grant }, leaseSignal);
     } catch (error) {
       if (leaseSignal.aborted) return { type: "connecting" };
       if (error instanceof Refusal && error.code === "fenced") this.#context.loseLease(error);

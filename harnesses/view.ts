@@ -69,6 +69,7 @@ export class LogView {
 
   environmentId = "";
   vaultIds: readonly string[] = [];
+  workspace = "";
   status: "idle" | "running" | "rescheduled" = "idle";
   lastStop: StopReason | null = null;
   isTerminated = false;
@@ -107,9 +108,6 @@ export class LogView {
   /** Those that the model made. */
   get ownCalls(): readonly Call[] {
     return this.openCalls.filter(({ id }) => !this.asked.has(id));
-  }
-  call(id: EventId): Call | undefined {
-    return this.#calls.get(id);
   }
   /** Results of the last reply's calls. */
   result(id: EventId): CallResult | undefined {
@@ -156,6 +154,7 @@ export class LogView {
         this.#agent = entry.agent;
         this.environmentId = entry.environment_id;
         this.vaultIds = entry.vault_ids;
+        this.workspace = entry.workspace;
         break;
       case "session.updated":
         if (entry.agent) this.#agent = entry.agent;

@@ -57,8 +57,10 @@ export interface ToolEntry {
 }
 
 /** What a token must allow; an API key allows all. */
-export type Scope = "sessions:read" | "sessions:write";
+export type Scope = "sessions:read" | "sessions:write" | "hands:use";
 export const SCOPES: readonly Scope[] = ["sessions:read", "sessions:write"];
+/** To use hands at their own doors. */
+export const HAND_SCOPES: readonly Scope[] = ["hands:use"];
 
 export interface PromptEntry {
   readonly definition: Prompt;

@@ -6,6 +6,7 @@
 //   N3  A session id that the server forgot: one new connection and one more try. A second time it is an error.
 //   N4  A call whose connection broke after it was sent may have run, and its outcome says so.
 //   N5  A failed connection is tried again when somebody asks, not faster than a growing pause allows; `isFresh` asks at once.
+//   N6  A call that was refused for want of credentials is told of once, at the next ask for the list: the session is to know why.
 
 import { ProtocolError } from "@modelcontextprotocol/client";
 import type { Logger } from "pino";
@@ -52,6 +53,7 @@ export class ServerHand implements Runner {
   #list: Ready | null = null;
   #listing: Promise<Ready | Failed> | null = null;
   #failed: (Failed & { readonly at: number; readonly waitMs: number; isTold: boolean }) | null = null;
+  #complaint: Failed | null = null;
   #idleSince = Date.now();
   /** Aborts what is being opened or listed. */
   #over = new AbortController();
@@ -61,6 +63,9 @@ export class ServerHand implements Runner {
   }
 
   async listTools({ known, waitMs, isFresh }: ListAsk): Promise<ServerTools> {
+    const complaint = this.#complaint;
+    this.#complaint = null;
+    if (complaint !== null && !isFresh) return complaint; // N6
     const now = this.#known(isFresh);
     // A list that is being read again is, for who can't wait, what it was.
     const told = now ?? (await this.#within(waitMs, this.#refresh())) ?? this.#list;
@@ -131,7 +136,7 @@ export class ServerHand implements Runner {
     try {
       const list = await this.#again(async (connection) => {
         const ask = { signal, timeoutMs: NEVER_MS };
-        return await readList((cursor) => connection.request("tools/list", cursor === undefined ? {} : { cursor }, ask));
+        return await readList((cursor) => connection.request("tools/list", cursor === undefined ? {} : { cursor }, ask), connection.era === "modern");
       });
       for (const note of list.notes) log.warn({ hand, server: name, tool: note.tool, keyword: note.keyword, what: note.what }, "server.tool_odd");
       this.#list = list;
@@ -181,6 +186,7 @@ export class ServerHand implements Runner {
       return this.#error("its answer could not be read");
     }
     const says = `MCP server ${quoted(name)}: ${error.message}`;
+    if (error.kind === "authentication") this.#complaint = { type: "failed", cause: error.kind, message: says };
     return error.mayHaveRun ? { type: "unknown", reason: says } : { type: "failed", reason: `${says}; it was not run` }; // N4
   }
 

@@ -5,13 +5,15 @@ import type { Logger } from "pino";
 import { z } from "zod";
 import type { ServerWanted } from "../hand.ts";
 import type { HandRow } from "../ledger.ts";
+import { ServerRelay } from "../relay/door.ts";
 import { TIMES, type Times } from "./call-limits.ts";
 import { Children } from "./children.ts";
 import type { ConfiguredServers } from "./configured.ts";
 import type { Where } from "./connection.ts";
 import { ServerHand } from "./hand.ts";
 import { CONNECT_MS } from "./limits.ts";
-import { Reach } from "./reach.ts";
+import { type Fetch, Reach } from "./reach.ts";
+import { SessionGrants, VaultWay } from "./vault-way.ts";
 
 /** In a ledger's row where other hands have their sandbox's driver. */
 export const SERVER_DRIVER = "mcp";
@@ -21,6 +23,8 @@ export interface ServerSettings {
   readonly internalHosts: readonly string[];
   readonly times: Times;
   readonly configured: ConfiguredServers;
+  /** The vault proxy, for sessions that have vaults; null: there is none. */
+  readonly vaultUrl: string | null;
   /** What children get of this process's environment. */
   readonly environment: Readonly<Record<string, string>>;
 }
@@ -29,6 +33,7 @@ export const SERVER_SETTINGS: ServerSettings = {
   internalHosts: [],
   times: { connectMs: CONNECT_MS, ...TIMES },
   configured: new Map(),
+  vaultUrl: null,
   environment: {},
 };
 
@@ -45,16 +50,23 @@ export const textOf = ({ name, transport }: ServerWanted): string =>
   });
 
 export class ServerHands {
+  /** The servers of the operator's file, over HTTP. */
+  readonly relay: ServerRelay;
   readonly #settings: ServerSettings;
   readonly #children: Children;
   readonly #reach: Reach;
+  readonly #vault: VaultWay | null;
+  /** What sessions may use of their vaults. */
+  readonly grants = new SessionGrants();
   readonly #log: Logger;
 
   constructor(settings: ServerSettings, host: string, log: Logger) {
     this.#settings = settings;
     this.#children = new Children(host, settings.environment);
     this.#reach = new Reach(settings.internalHosts, settings.times.connectMs);
+    this.#vault = settings.vaultUrl === null ? null : new VaultWay(settings.vaultUrl);
     this.#log = log;
+    this.relay = new ServerRelay({ configured: settings.configured, children: this.#children, reach: this.#reach, log });
   }
 
   /** Ends the children of a host before this one. */
@@ -70,7 +82,7 @@ export class ServerHands {
     return new ServerHand({
       name: wanted.name,
       hand: row.hand,
-      where: this.#whereOf(wanted, row.hand),
+      where: this.#whereOf(wanted, row),
       times: this.#settings.times,
       log: this.#log,
       keep,
@@ -78,15 +90,22 @@ export class ServerHands {
   }
 
   async stop(): Promise<void> {
+    await this.relay.stop();
     await this.#reach.close();
+    await this.#vault?.close();
   }
 
-  #whereOf({ transport }: ServerWanted, hand: string): Where | null {
-    if (transport.type === "url") return { type: "url", url: new URL(transport.url), reach: this.#reach };
+  #whereOf({ transport }: ServerWanted, { hand, session }: HandRow): Where | null {
+    if (transport.type === "url") return this.#at(new URL(transport.url), session);
     const server = this.#settings.configured.get(transport.server);
     if (server === undefined) return null;
-    if (server.type === "url") return { type: "url", url: server.url, reach: this.#reach };
+    if (server.type === "url") return this.#at(server.url, session);
     const { command } = server;
     return { type: "command", secrets: Object.values(command.env), start: () => this.#children.start(hand, command) };
+  }
+
+  #at(url: URL, session: string): Where {
+    const direct: Fetch = this.#reach.fetch;
+    return { type: "url", url, fetch: this.#vault?.fetchFor(url, () => this.grants.of(session), direct) ?? direct };
   }
 }
