@@ -11,6 +11,7 @@ import { openStore } from "../session-store/open.ts";
 import { Refusal } from "../session-store/refusal.ts";
 import type { Brain } from "./brain.ts";
 import { type Config, EXIT_CONFIGURATION, isLoopback, readConfig, SettingError } from "./config.ts";
+import { openHands } from "./hand-host.ts";
 import { ensureKeys } from "./keys.ts";
 import { HEADER_BYTES_MAX, harden, listen } from "./listen.ts";
 import { makeServer } from "./server.ts";
@@ -39,6 +40,7 @@ async function run({ keysDir, apiKey, redisUrl, dataDir, leaseMs, keepAliveMs, h
   const fault = faultPoint();
   let isReady = false;
   const vaultProxy = vaultUrl === undefined ? null : await VaultProxy.open({ url: vaultUrl, keysDir, log });
+  const hands = config.handsUrl === undefined ? null : await openHands({ url: config.handsUrl, keysDir, store, log });
   let ownUrl = "";
   const mcp = {
     publicUrl: more.publicUrl ?? null,
@@ -50,9 +52,21 @@ async function run({ keysDir, apiKey, redisUrl, dataDir, leaseMs, keepAliveMs, h
   };
   const relay = { ...more.hands, handsUrl: more.handsUrl ?? null, handKey: keys.handKey };
   const handsKeys = await openHandsKeys(join(keysDir, "grant.private.jwk"));
-  const hands = { keys: handsKeys, url: () => mcp.publicUrl ?? ownUrl };
-  const door = makeServer({ vaultProxy, store, relay, apiKeys: [keys.apiKey], log, fault, ready: () => isReady, keepAliveMs, mcp, hands });
-  const server = createServer({ maxHeaderSize: HEADER_BYTES_MAX }, door.app);
+  const sessionHands = { keys: handsKeys, url: () => mcp.publicUrl ?? ownUrl };
+  const door = makeServer({
+    vaultProxy,
+    hands,
+    store,
+    relay,
+    sessionHands,
+    apiKeys: [keys.apiKey],
+    log,
+    fault,
+    ready: () => isReady,
+    keepAliveMs,
+    mcp,
+  });
+  const server = createServer({ maxHeaderSize: HEADER_BYTES_MAX }, door.listener);
   harden(server);
   // Loaded only where it runs: a gateway on Redis has no harness in its process.
   const brain: Brain | null =
@@ -72,6 +86,7 @@ async function run({ keysDir, apiKey, redisUrl, dataDir, leaseMs, keepAliveMs, h
       await Promise.all([brain?.stop(DRAIN_MS), server.listening ? closed : undefined]);
       clearTimeout(cut);
       await vaultProxy?.close();
+      await hands?.close();
       await store.close();
     },
   });

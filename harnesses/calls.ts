@@ -5,7 +5,9 @@
 //   C3  A call of an earlier lease is asked for again under its id: the hand host answers with what it knows and never runs it twice (M1).
 //   C4  What may have run and can't be told is said so; only read-only and idempotent tools are run again.
 //   C5  A call of an MCP server goes to a server that the agent has now; where it was taken away meanwhile, the call is not run.
-//   C6  The log as a hand is read here, from what this lease knows of it: no hand host is asked, and reading again is harmless.
+//   C6  A tool of a registered hand is called as it was approved, or not at all: the registration is looked at before each call, and the hand host
+//       holds the approved definition against the server's.
+//   C7  The log as a hand is read here, from what this lease knows of it: no hand host is asked, and reading again is harmless.
 
 import type { HandRef, Outcome } from "../hands/hand.ts";
 import type { BrainEntry } from "../session-store/entry.ts";
@@ -16,6 +18,7 @@ import { errorResult, INTERRUPTED_TEXT, resultEntry } from "./entries.ts";
 import type { LeaseContext } from "./host-context.ts";
 import type { Journal } from "./journal.ts";
 import { LOG_URL, readerOf, runLogTool } from "./log-tools.ts";
+import { admitted, nameOf } from "./registered.ts";
 import { serversOf, toolsOf } from "./tools.ts";
 import type { Call } from "./view.ts";
 import { isWebTool, refuseWeb } from "./web.ts";
@@ -42,8 +45,8 @@ export class Calls {
   readonly #running = new Map<EventId, { readonly server: string | null; readonly isReadOnly: boolean; readonly done: Promise<void> }>();
   /** Calls that were queued in this lease. */
   readonly #started = new Set<EventId>();
-  /** Calls that this lease sent to the hand. */
-  readonly #asked = new Set<EventId>();
+  /** Calls that this lease sent to a hand, and to which. */
+  readonly #asked = new Map<EventId, HandRef>();
   /** Calls whose one result is being appended. C2 */
   readonly #claimed = new Set<EventId>();
   #wasLost = false;
@@ -165,16 +168,18 @@ export class Calls {
       // C5
       return { type: "failed", reason: `the agent has no MCP server ${JSON.stringify(call.server)} any more; it was not run` };
     const binding = this.#bindings.of(call.server);
+    const pin = await this.#pinOf(call, isOld);
+    if (typeof pin === "object" && pin !== null) return pin;
     for (let isFirst = true; ; isFirst = false) {
       const hand = binding.known;
       if (isOld && hand?.state === "lost" && hand.position > call.position) return lost(call);
       try {
         const ref = await binding.ensure();
         if (this.#claimed.has(call.id)) return lost(call);
-        this.#asked.add(call.id);
+        this.#asked.set(call.id, ref);
         const grant = call.server === null ? undefined : await this.#context.handGrant();
         const wayOut = call.server === null ? await this.#context.wayOut() : undefined;
-        const use = { id: call.id, name: call.name, input: call.input, grant, wayOut };
+        const use = { id: call.id, name: call.name, input: call.input, grant, wayOut, ...(pin === null ? {} : { pin }) };
         const answer = hands.execute(binding.holder, ref, use, mayRerun, leaseSignal);
         // Awaited below; it may fail before.
         answer.catch(() => {});
@@ -190,6 +195,17 @@ export class Calls {
           return { type: "failed", reason: call.server === null ? "no sandbox can be reached" : "its hand host can't be reached" };
       }
     }
+  }
+
+  /** The hash that the tool was approved under; null: it is of no registered hand; or why the call is not run. C6 */
+  async #pinOf(call: Call, isOld: boolean): Promise<string | null | Outcome> {
+    const ref = serversOf(this.#journal.view.agent).find(({ name }) => name === call.server);
+    if (ref === undefined || nameOf(ref.url) === null) return null;
+    const judged = await admitted(this.#context.store, this.#journal.view.workspace, ref, call.name);
+    // One that an earlier lease may have asked for is asked again where it was, under a pin that lets nothing run that may not.
+    if (isOld) return judged.type === "refused" ? "" : judged.pin;
+    this.#bindings.of(call.server).follow(judged.placed);
+    return judged.type === "refused" ? { type: "failed", reason: `${judged.says}; it was not run` } : judged.pin;
   }
 
   /** A hand that is lost while a call is in it: the call is over, and nobody can tell how. */
@@ -211,7 +227,7 @@ export class Calls {
     const { hands, lease, leaseSignal, log } = this.#context;
     const signal = AbortSignal.any([leaseSignal, AbortSignal.timeout(CANCEL_MS)]);
     try {
-      const ref = await this.#within(binding.ensure(), signal);
+      const ref = this.#asked.get(call.id) ?? (await this.#within(binding.ensure(), signal));
       const outcome = await hands.cancel(binding.holder, ref, call.id, signal);
       return outcome.type === "done" ? { call, entry: this.#entryOf(call, outcome) } : placeholder;
     } catch (error) {
@@ -258,8 +274,8 @@ export class Calls {
     const binding = this.#bindings.of(server);
     if (!binding.mayBeBound) return;
     const signal = AbortSignal.timeout(SETTLED_MS);
-    binding
-      .ensure()
+    const asked = this.#asked.get(id);
+    (asked === undefined ? binding.ensure() : Promise.resolve(asked))
       .then((ref) => hands.settled(binding.holder, ref, [id], signal))
       .catch((error: unknown) => log.debug({ sessionId: lease.id, toolUseId: id, err: error }, "tool.unsettled"));
   }

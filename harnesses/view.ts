@@ -31,7 +31,7 @@ export interface Call {
   readonly name: string;
   readonly input: unknown;
   readonly position: Position;
-  /** Of the lease that wrote it: an older one may have asked for it already. */
+  /** Of the lease that wrote it, or that a confirmation took effect in: an older one may have asked for it already. */
   readonly fence: Fence;
   /** What a client said to an `ask` call, and whether it took effect. */
   readonly answer: { readonly result: "allow" | "deny"; readonly isApplied: boolean } | null;
@@ -164,7 +164,7 @@ export class LogView {
         break;
       case "log.applied":
       case "log.outcome":
-        this.#apply(entry.id);
+        this.#apply(entry.id, stored.fence);
         break;
       case "log.reply":
         this.#reply(entry);
@@ -236,15 +236,15 @@ export class LogView {
     if (event.type !== "user.interrupt" || waits) this.handOvers = 0;
     if (event.type === "user.define_outcome") this.outcomes.define(event, stored.position);
     if (waits || event.type === "user.define_outcome") this.#waiting.set(event.id, { position: stored.position, event });
-    if (event.type === "user.tool_confirmation") this.#answer(event, false);
+    if (event.type === "user.tool_confirmation") this.#answer(event, null);
     if (event.type === "user.custom_tool_result") this.#close(event.custom_tool_use_id, resultOf(event));
     if (event.type === "user.tool_result") this.#close(event.tool_use_id, resultOf(event));
   }
 
-  #apply(id: EventId): void {
+  #apply(id: EventId, fence: Fence): void {
     const event = this.#waiting.get(id)?.event;
     this.#waiting.delete(id);
-    if (event?.type === "user.tool_confirmation") this.#answer(event, true);
+    if (event?.type === "user.tool_confirmation") this.#answer(event, fence);
     if (event && isSaid(event)) this.hasQuestion = true;
   }
 
@@ -257,9 +257,10 @@ export class LogView {
     if (result === "needs_revision" || result === "max_iterations_reached") this.hasQuestion = true;
   }
 
-  #answer(event: Confirmation, isApplied: boolean): void {
+  /** `applied`: the fence under which it took effect; null: it only came. */
+  #answer(event: Confirmation, applied: Fence | null): void {
     const call = this.#calls.get(event.tool_use_id as EventId);
-    if (call) this.#calls.set(call.id, { ...call, answer: { result: event.result, isApplied } });
+    if (call) this.#calls.set(call.id, { ...call, fence: applied ?? call.fence, answer: { result: event.result, isApplied: applied !== null } });
   }
 
   #reply(reply: LogReply): void {

@@ -43,7 +43,7 @@ export class Access {
   readonly #scopes: readonly Scope[];
   readonly #audiences: () => readonly string[];
 
-  constructor(options: AccessOptions, scopes = SCOPES, outer: Access | null = null) {
+  constructor(options: AccessOptions, scopes: readonly Scope[] = SCOPES, outer: Access | null = null) {
     this.#options = options;
     this.#scopes = scopes;
     this.#check = outer ? outer.#check : options.issuer && makeTokenCheck(options.issuer, TENANT);

@@ -57,10 +57,10 @@ export interface ToolEntry {
 }
 
 /** What a token must allow; an API key allows all. */
-export type Scope = "sessions:read" | "sessions:write" | "hands:use";
-export const SCOPES: readonly Scope[] = ["sessions:read", "sessions:write"];
+export const SCOPES = ["sessions:read", "sessions:write", "hands:read", "hands:write"] as const;
 /** To use hands at their own doors. */
-export const HAND_SCOPES: readonly Scope[] = ["hands:use"];
+export const HAND_SCOPES = ["hands:use"] as const;
+export type Scope = (typeof SCOPES)[number] | (typeof HAND_SCOPES)[number];
 
 export interface PromptEntry {
   readonly definition: Prompt;

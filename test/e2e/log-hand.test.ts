@@ -29,6 +29,7 @@ const NO_HANDS: Hands = {
   settled: away,
   release: away,
   instances: away,
+  configured: away,
 };
 
 test("finds what it was told long ago, and what had been said before, with no hand host at all", async () => {

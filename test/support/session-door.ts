@@ -30,8 +30,8 @@ export async function openGateways({ store, keyFile }: { readonly store: Session
   const open = async () => {
     let url = "";
     const mcp = { publicUrl: null, ownUrl: () => url, isLoopback: true, issuer: null, isOpen: false, stateKey: Buffer.alloc(32, 7) };
-    const hands = { keys, url: () => url };
-    const gateway = makeServer({ store, apiKeys: [API_KEY], log, fault: noFault, ready: () => true, mcp, hands, keepAliveMs: 1_000 });
+    const sessionHands = { keys, url: () => url };
+    const gateway = makeServer({ store, apiKeys: [API_KEY], log, fault: noFault, ready: () => true, mcp, sessionHands, keepAliveMs: 1_000 });
     const server = createServer(gateway.app);
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
     url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
