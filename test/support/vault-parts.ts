@@ -13,11 +13,12 @@ export interface VaultParts {
   readonly vaults: FileVault;
   readonly audit: Audit;
   readonly reach: Reach;
-  close(): Promise<void>;
+  /** `isKept`: the folder stays, for the next one. */
+  close(isKept?: boolean): Promise<void>;
 }
 
-export async function openVaultParts(log: Logger, internalHosts: readonly string[] = []): Promise<VaultParts> {
-  const folder = await mkdtemp(join(tmpdir(), "manyhands-vault-"));
+export async function openVaultParts(log: Logger, internalHosts: readonly string[] = [], kept?: string): Promise<VaultParts> {
+  const folder = kept ?? (await mkdtemp(join(tmpdir(), "manyhands-vault-")));
   const vaults = await FileVault.open({ folder, keys: { type: "file", path: join(folder, "master.key"), isOwn: true } });
   const audit = await Audit.open(join(folder, "audit"), log);
   return {
@@ -25,10 +26,10 @@ export async function openVaultParts(log: Logger, internalHosts: readonly string
     vaults,
     audit,
     reach: new Reach(internalHosts),
-    async close() {
+    async close(isKept = false) {
       await vaults.close();
       await audit.close();
-      await rm(folder, { recursive: true, force: true });
+      if (!isKept) await rm(folder, { recursive: true, force: true });
     },
   };
 }

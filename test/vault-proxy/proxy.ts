@@ -44,18 +44,20 @@ export interface TestProxy {
   /** Every line that was logged. */
   readonly log: string[];
   readonly parts: VaultParts;
+  /** Ends it and starts the next one on the same folder. */
+  again(): Promise<TestProxy>;
   close(): Promise<void>;
 }
 
 export async function startProxy(
   signer: Signer,
   modelUrl: string,
-  more: { keys?: ModelKeys; headersTimeoutMs?: number; bodyBytesMax?: number; internalHosts?: readonly string[] } = {},
+  more: { keys?: ModelKeys; headersTimeoutMs?: number; bodyBytesMax?: number; internalHosts?: readonly string[]; folder?: string } = {},
 ): Promise<TestProxy> {
   const log: string[] = [];
   const { keys = fixedKey(KEY), headersTimeoutMs = 5_000, bodyBytesMax, internalHosts } = more;
   const logger = pino({ level: "trace" }, { write: (line: string) => log.push(line) });
-  const parts = await openVaultParts(logger, internalHosts);
+  const parts = await openVaultParts(logger, internalHosts, more.folder);
   const serving = await serve({
     ...parts,
     host: "127.0.0.1",
@@ -72,7 +74,12 @@ export async function startProxy(
     await serving.close();
     await parts.close();
   };
-  return { url: serving.url, log, parts, close };
+  const again = async () => {
+    await serving.close();
+    await parts.close(true);
+    return startProxy(signer, modelUrl, { ...more, folder: parts.folder });
+  };
+  return { url: serving.url, log, parts, again, close };
 }
 
 /** An upstream of the test's own making. */
