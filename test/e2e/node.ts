@@ -33,6 +33,7 @@ import { serve } from "../../vault-proxy/serve.ts";
 import { agent } from "../harnesses/agents.ts";
 import { type ScriptedModel, startModel } from "../support/model/server.ts";
 import { openVaultParts } from "../support/vault-parts.ts";
+import { Signer } from "../vault-proxy/signer.ts";
 
 /** Threads run built files. */
 const THREAD = new URL("../../dist/hands/virtual/thread.js", import.meta.url);
@@ -66,12 +67,17 @@ export class TestNode {
   readonly model: ScriptedModel;
   readonly hands: HandsClient;
   readonly logged: Record<string, unknown>[];
+  /** The vault proxy, and who signs what it believes. */
+  readonly vaultUrl: string;
+  readonly signer: Signer;
+  /** What the hand host and the vault proxy logged, line by line. */
+  readonly others: readonly string[];
   readonly #startWorker: (choice: WorkerChoice) => Promise<Worker>;
   readonly #stops: (() => Promise<void>)[];
   readonly #workers: Worker[] = [];
 
   constructor(
-    { store, model, hands }: { store: SessionStore; model: ScriptedModel; hands: HandsClient },
+    { store, model, hands, vault }: { store: SessionStore; model: ScriptedModel; hands: HandsClient; vault: { url: string; signer: Signer; others: readonly string[] } },
     logged: Record<string, unknown>[],
     start: (choice: WorkerChoice) => Promise<Worker>,
     stops: (() => Promise<void>)[],
@@ -79,6 +85,9 @@ export class TestNode {
     this.store = store;
     this.model = model;
     this.hands = hands;
+    this.vaultUrl = vault.url;
+    this.signer = vault.signer;
+    this.others = vault.others;
     this.logged = logged;
     this.#startWorker = start;
     this.#stops = stops;
@@ -90,7 +99,7 @@ export class TestNode {
     return worker;
   }
 
-  async open(tools: readonly AgentTool[] = [], more: Partial<AgentSnapshot> = {}): Promise<TestSession> {
+  async open(tools: readonly AgentTool[] = [], more: Partial<AgentSnapshot> = {}, vaultIds: readonly string[] = []): Promise<TestSession> {
     const id = mintSession();
     await this.store.create({
       id,
@@ -102,7 +111,7 @@ export class TestNode {
         title: null,
         metadata: {},
         resources: [],
-        vault_ids: [],
+        vault_ids: vaultIds,
       },
       entries: [],
     });
@@ -250,9 +259,11 @@ export async function startNode(options: NodeOptions = {}): Promise<TestNode> {
   const dir = await mkdtemp(join(tmpdir(), "manyhands-node-"));
   const logged: Record<string, unknown>[] = [];
   const log = pino({ level: "debug" }, { write: (line: string) => logged.push(JSON.parse(line) as Record<string, unknown>) });
-  const quiet: Logger = pino({ level: "silent" });
+  const others: string[] = [];
+  const quiet: Logger = pino({ level: "debug" }, { write: (line: string) => others.push(line) });
 
   const { publicKey, privateKey } = await generateKeyPair("EdDSA", { extractable: true });
+  const signer = Signer.of(privateKey, "k1");
   const privateFile = join(dir, "grant.private.jwk");
   const publicFile = join(dir, "grant.public.jwk");
   await writeFile(privateFile, JSON.stringify({ ...(await exportJWK(privateKey)), kid: "k1", alg: "EdDSA" }));
@@ -320,5 +331,5 @@ export async function startNode(options: NodeOptions = {}): Promise<TestNode> {
     () => store.close(),
     () => rm(dir, { recursive: true, force: true }),
   ];
-  return new TestNode({ store, model, hands }, logged, start, stops);
+  return new TestNode({ store, model, hands, vault: { url: vault.url, signer, others } }, logged, start, stops);
 }
