@@ -99,6 +99,8 @@ export interface Config {
     readonly image: string;
     readonly limits: Limits;
     readonly containersMax: number;
+    /** The vault proxy, through which sandboxes go out; null: none does. */
+    readonly vaultUrl: string | null;
   };
   /** How the MCP servers of agents are reached. */
   readonly servers: Omit<ServerSettings, "configured">;
@@ -136,6 +138,7 @@ export function readConfig(environment: Readonly<Record<string, string | undefin
       image: settings.image,
       limits: { memoryMb: settings.memoryMb, pids: settings.pids, cpus: settings.cpus, tmpMb: settings.tmpMb },
       containersMax: settings.containersMax,
+      vaultUrl: settings.vaultUrl ?? null,
     },
     servers: {
       internalHosts: settings.mcpInternalHosts,

@@ -34,6 +34,7 @@ const Claims = z.object({
   vaults: z.array(z.string()),
   use: z.array(z.string()),
   workspace: z.string().regex(WORKSPACE).optional(),
+  network: z.string().max(64).optional(),
 });
 
 const DoorClaims = z.object({
@@ -61,6 +62,8 @@ export interface Grant {
   readonly use: readonly string[];
   /** Where its vaults are; null: it names none. */
   readonly workspace: string | null;
+  /** The hash of the policy by which hands may go out (egress/policy.ts); null: they may not. */
+  readonly network: string | null;
 }
 
 /** Whom a gateway let in, and for which request. */
@@ -159,9 +162,9 @@ export class Grants {
     if (payload === "expired") return { reason: "expired" };
     const claims = Claims.safeParse(payload);
     if (!claims.success) return { reason: "invalid" };
-    const { sub, exp, iat, fence, vaults, use, workspace } = claims.data;
+    const { sub, exp, iat, fence, vaults, use, workspace, network } = claims.data;
     if (exp > this.#now() / 1000 + AGE_S_MAX + TOLERANCE_S || (iat !== undefined && exp - iat > AGE_S_MAX)) return { reason: "invalid" };
-    const grant: Grant = { sessionId: sub, fence, vaults, use, workspace: workspace ?? null };
+    const grant: Grant = { sessionId: sub, fence, vaults, use, workspace: workspace ?? null, network: network ?? null };
     if (this.#remembered.size >= REMEMBERED_MAX) this.#forgetOldest();
     this.#remembered.set(token, { grant, endsAtS: exp, keys: used });
     return grant;

@@ -15,6 +15,7 @@ import { virtualDriver } from "../../hands/virtual/sandbox.ts";
 import { claudeHarness } from "../../harnesses/claude/harness.ts";
 import { grantMinter } from "../../harnesses/grant.ts";
 import type { Harness } from "../../harnesses/harness.ts";
+import type { HandsDoor } from "../../harnesses/host-context.ts";
 import type { WarmViews } from "../../harnesses/warm-views.ts";
 import { startWorker, type Worker } from "../../harnesses/worker.ts";
 import { admit } from "../../session-store/admit.ts";
@@ -29,6 +30,7 @@ import { mintEvent, mintSession, position } from "../../session-store/ids.ts";
 import { statusOf } from "../../session-store/session.ts";
 import type { Preview, SessionStore } from "../../session-store/store.ts";
 import { fixedKey } from "../../vault-proxy/model-key.ts";
+import { ownProvider, plainModels } from "../../vault-proxy/models/providers.ts";
 import { serve } from "../../vault-proxy/serve.ts";
 import { agent } from "../harnesses/agents.ts";
 import { type ScriptedModel, startModel } from "../support/model/server.ts";
@@ -58,6 +60,7 @@ export interface WorkerChoice {
   readonly store?: SessionStore;
   /** What this worker sees of the hands. */
   readonly hands?: Hands;
+  readonly handsDoor?: HandsDoor;
   /** What this worker keeps of sessions that it drove. */
   readonly views?: WarmViews;
 }
@@ -66,6 +69,8 @@ export class TestNode {
   readonly store: SessionStore;
   readonly model: ScriptedModel;
   readonly hands: HandsClient;
+  /** The installation's signing key. */
+  readonly keyFile: string;
   readonly logged: Record<string, unknown>[];
   /** The vault proxy, and who signs what it believes. */
   readonly vaultUrl: string;
@@ -77,17 +82,24 @@ export class TestNode {
   readonly #workers: Worker[] = [];
 
   constructor(
-    { store, model, hands, vault }: { store: SessionStore; model: ScriptedModel; hands: HandsClient; vault: { url: string; signer: Signer; others: readonly string[] } },
+    parts: {
+      readonly store: SessionStore;
+      readonly model: ScriptedModel;
+      readonly hands: HandsClient;
+      readonly keyFile: string;
+      readonly vault: { readonly url: string; readonly signer: Signer; readonly others: readonly string[] };
+    },
     logged: Record<string, unknown>[],
     start: (choice: WorkerChoice) => Promise<Worker>,
     stops: (() => Promise<void>)[],
   ) {
-    this.store = store;
-    this.model = model;
-    this.hands = hands;
-    this.vaultUrl = vault.url;
-    this.signer = vault.signer;
-    this.others = vault.others;
+    this.store = parts.store;
+    this.model = parts.model;
+    this.hands = parts.hands;
+    this.keyFile = parts.keyFile;
+    this.vaultUrl = parts.vault.url;
+    this.signer = parts.vault.signer;
+    this.others = parts.vault.others;
     this.logged = logged;
     this.#startWorker = start;
     this.#stops = stops;
@@ -270,16 +282,15 @@ export async function startNode(options: NodeOptions = {}): Promise<TestNode> {
   await writeFile(publicFile, JSON.stringify({ ...(await exportJWK(publicKey)), kid: "k1", alg: "EdDSA" }));
 
   const model = await startModel({ key: "model-key" });
-  const parts = await openVaultParts(quiet, options.vaultHosts);
+  const parts = await openVaultParts(quiet, { internalHosts: options.vaultHosts ?? [] });
   const vault = await serve({
     ...parts,
     host: "127.0.0.1",
     port: 0,
     grantKeyFile: publicFile,
-    modelUrl: new URL(model.url),
+    models: plainModels(ownProvider(new URL(model.url), fixedKey("model-key"))),
     headersTimeoutMs: 30_000,
     idleTimeoutMs: 30_000,
-    modelKeys: fixedKey("model-key"),
     log: quiet,
   });
 
@@ -316,6 +327,7 @@ export async function startNode(options: NodeOptions = {}): Promise<TestNode> {
       log,
       ...(fault ? { fault } : {}),
       ...(choice.views ? { views: choice.views } : {}),
+      ...(choice.handsDoor ? { handsDoor: choice.handsDoor } : {}),
     });
   };
   const stops = [
@@ -331,5 +343,6 @@ export async function startNode(options: NodeOptions = {}): Promise<TestNode> {
     () => store.close(),
     () => rm(dir, { recursive: true, force: true }),
   ];
-  return new TestNode({ store, model, hands, vault: { url: vault.url, signer, others } }, logged, start, stops);
+  const vaultPart = { url: vault.url, signer, others };
+  return new TestNode({ store, model, hands, keyFile: privateFile, vault: vaultPart }, logged, start, stops);
 }

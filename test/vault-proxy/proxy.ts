@@ -3,6 +3,7 @@
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { pino } from "pino";
 import { fixedKey, type ModelKeys } from "../../vault-proxy/model-key.ts";
+import { type Models, ownProvider, plainModels } from "../../vault-proxy/models/providers.ts";
 import { serve } from "../../vault-proxy/serve.ts";
 import { openVaultParts, type VaultParts } from "../support/vault-parts.ts";
 import { Signer } from "./signer.ts";
@@ -24,22 +25,30 @@ export interface TestProxy {
 export async function startProxy(
   signer: Signer,
   modelUrl: string,
-  more: { keys?: ModelKeys; headersTimeoutMs?: number; bodyBytesMax?: number; internalHosts?: readonly string[]; folder?: string } = {},
+  more: {
+    keys?: ModelKeys;
+    headersTimeoutMs?: number;
+    bodyBytesMax?: number;
+    models?: Models;
+    internalHosts?: readonly string[];
+    egressHosts?: readonly string[];
+    folder?: string;
+  } = {},
 ): Promise<TestProxy> {
   const log: string[] = [];
-  const { keys = fixedKey(KEY), headersTimeoutMs = 5_000, bodyBytesMax, internalHosts } = more;
+  const { keys = fixedKey(KEY), headersTimeoutMs = 5_000, bodyBytesMax, models, internalHosts, egressHosts } = more;
   const logger = pino({ level: "trace" }, { write: (line: string) => log.push(line) });
-  const parts = await openVaultParts(logger, internalHosts, more.folder);
+  const folder = more.folder === undefined ? {} : { folder: more.folder };
+  const parts = await openVaultParts(logger, { internalHosts: internalHosts ?? [], egressHosts: egressHosts ?? [], ...folder });
   const serving = await serve({
     ...parts,
     host: "127.0.0.1",
     port: 0,
     grantKeyFile: signer.file,
-    modelUrl: new URL(modelUrl),
+    models: models ?? plainModels(ownProvider(new URL(modelUrl), keys)),
     headersTimeoutMs,
     idleTimeoutMs: 5_000,
     ...(bodyBytesMax === undefined ? {} : { bodyBytesMax }),
-    modelKeys: keys,
     log: logger,
   });
   const close = async () => {
