@@ -35,9 +35,9 @@ import { McpDoor, type McpDoorOptions, type McpSettings } from "./mcp/door.ts";
 import { openSessionHands } from "./mcp/session-hands/door.ts";
 import { sessionsSurface } from "./mcp/sessions/surface.ts";
 import { openApiOf } from "./openapi.ts";
+import { Registry } from "./registry/registry.ts";
 import type { RelaySettings } from "./relay/door.ts";
 import { openRelay } from "./relay/open.ts";
-import { Registry } from "./registry/registry.ts";
 import { Streams } from "./stream.ts";
 import type { VaultProxy } from "./vault-proxy.ts";
 
@@ -84,7 +84,7 @@ export function makeServer(options: ServerOptions): Server {
     keepAliveMs: options.keepAliveMs ?? KEEP_ALIVE_MS,
     slowMs: options.slowReaderMs ?? SLOW_READER_MS,
   });
-  const registry = new Registry({ documents: store, hands: options.hands ?? null, log });
+  const registry = new Registry({ documents: store, hands: options.hands ?? null, vaultProxy, log });
   void registry.start(WORKSPACE);
   const door: Door = { store, log, fault, streams, unanswered: new Unanswered(), vaultProxy, registry };
   const authenticate = makeAuthenticate(options.apiKeys);

@@ -82,7 +82,7 @@ class Host {
       lease,
       leaseSignal: AbortSignal.any([this.#keeper.signal, this.#over.signal]),
       loseLease: (cause) => this.#keeper.lose(cause),
-      handGrant: () => this.#grants.forHands(),
+      handGrant: (vaults) => this.#grants.forHands(vaults),
       wayOut: () => this.#wayOut.current(),
     };
     this.#journal = new Journal(context.store, lease, this.#keeper, { onNews: () => this.#hearNews(), kept: context.views.take(lease.id) });
