@@ -4,6 +4,7 @@
 //   C2  What is said about a bad setting names it and what it takes, and never repeats its value: it may be a secret.
 //   C3  A credential of someone else is not in here: of the model's key this knows only whether there is one.
 
+import { isIPv4 } from "node:net";
 import { join, resolve } from "node:path";
 import { z } from "zod";
 import { KNOWN_SETTINGS, unknownSettings } from "../session-store/settings.ts";
@@ -203,7 +204,8 @@ function refuseHalfIssuer(settings: IssuerSettings): void {
     throw new SettingError("MANYHANDS_MCP_ISSUER needs MANYHANDS_PUBLIC_URL: tokens are bound to it.");
 }
 
-export const isLoopback = (host: string): boolean => host === "localhost" || host === "::1" || host.startsWith("127.");
+/** A name that only begins like a loopback address may lead anywhere. */
+export const isLoopback = (host: string): boolean => host === "localhost" || host === "::1" || (isIPv4(host) && host.startsWith("127."));
 
 function given<Name extends string, Value>(name: Name, value: Value | undefined): { readonly [key in Name]?: Value } {
   return value === undefined ? {} : ({ [name]: value } as { readonly [key in Name]: Value });

@@ -66,7 +66,7 @@ async function run({ keysDir, apiKey, redisUrl, dataDir, leaseMs, keepAliveMs, h
     keepAliveMs,
     mcp,
   });
-  const server = createServer({ maxHeaderSize: HEADER_BYTES_MAX }, door.app);
+  const server = createServer({ maxHeaderSize: HEADER_BYTES_MAX }, door.listener);
   harden(server);
   // Loaded only where it runs: a gateway on Redis has no harness in its process.
   const brain: Brain | null =

@@ -4,7 +4,7 @@
 //   H2  Under /v1 nothing is said before the key is checked. Unknown path: 404; known path, other method: 405.
 //   H3  A bug is a 500 that says nothing of the inside; our log has it under the request id.
 
-import type { ServerResponse } from "node:http";
+import type { RequestListener, ServerResponse } from "node:http";
 import type { ErrorRequestHandler, Express, Request, RequestHandler } from "express";
 import express from "express";
 import type { Logger } from "pino";
@@ -37,7 +37,7 @@ import { sessionsSurface } from "./mcp/sessions/surface.ts";
 import { openApiOf } from "./openapi.ts";
 import { Registry } from "./registry/registry.ts";
 import type { RelaySettings } from "./relay/door.ts";
-import { openRelay } from "./relay/open.ts";
+import { beside, openRelay, openRelay } from "./relay/open.ts";
 import { Streams } from "./stream.ts";
 import type { VaultProxy } from "./vault-proxy.ts";
 
@@ -74,6 +74,8 @@ export interface ServerOptions {
 
 export interface Server {
   readonly app: Express;
+  /** What a listener is given: the application, with the doors of hands beside it. */
+  readonly listener: RequestListener;
   /** Ends open streams and refuses new requests; those in flight are answered. The listener is the caller's. */
   close(): void;
 }
@@ -159,6 +161,7 @@ export function makeServer(options: ServerOptions): Server {
 
   return {
     app,
+    listener: relay ? beside(app, relay) : app,
     close() {
       isClosing = true;
       streams.close();

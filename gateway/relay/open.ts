@@ -1,6 +1,8 @@
 // The doors of hands at the HTTP server, with the metadata that says how to get a token for each.
 
+import type { RequestListener } from "node:http";
 import type { Express } from "express";
+import { mint } from "../../session-store/ids.ts";
 import { sendJson } from "../http/call.ts";
 import type { Access } from "../mcp/access.ts";
 import type { McpSettings } from "../mcp/door.ts";
@@ -12,7 +14,6 @@ type Given = Omit<RelayOptions, "access" | "baseUrl" | "reach" | "crossing"> & P
 export function openRelay(app: Express, access: Access, given: Given): HandRelay {
   const crossing = makeCrossing(given);
   const relay = new HandRelay({ ...given, access, reach: given, baseUrl: () => given.publicUrl ?? given.ownUrl(), crossing });
-  app.all(`${HANDS_PATH}/:name`, (request, response) => relay.serve(request, response, String(request.params.name)));
   app.get(/^\/\.well-known\/oauth-protected-resource\/(?:.+\/)?mcp\/hands\/[^/]+$/, (request, response, next) => {
     const own = relay.accessOf(request.path.slice(request.path.lastIndexOf("/") + 1));
     const metadata = request.path === own.metadataPath() ? own.metadata() : null;
@@ -21,4 +22,17 @@ export function openRelay(app: Express, access: Access, given: Given): HandRelay
     sendJson(response, 200, metadata);
   });
   return relay;
+}
+
+const PREFIX = `${HANDS_PATH}/`;
+
+/** The requests that hands are used by go to their doors straight away; all others to the application. */
+export function beside(app: Express, relay: HandRelay): RequestListener {
+  return (request, response) => {
+    const { url = "/" } = request;
+    if (!url.startsWith(PREFIX)) return void app(request, response);
+    response.setHeader("request-id", mint("req"));
+    const query = url.indexOf("?");
+    void relay.serve(request, response, url.slice(PREFIX.length, query < 0 ? url.length : query));
+  };
 }

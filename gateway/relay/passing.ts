@@ -2,7 +2,7 @@
 //
 //   R1  An answer goes on as it comes: streams event by event, a long body piece by piece. Nobody reads faster than the client does.
 //   R2  A client that goes away ends the request at the hand (in the stateless era that calls it off).
-//   R3  A hand that is silent for `idleMs`, or not done after `totalMs`, is given up. Any byte extends the idle time. A stream that a client opened to
+//   R3  A hand that is silent for `idleMs`, or still speaks after `totalMs`, is given up. Any byte extends the idle time. A stream that a client opened to
 //       listen has no such limits.
 //   R4  What fails before the answer began is thrown. After that, a stream ends with an error for the request, or breaks off where its client can come
 //       back for the rest; a body that was begun breaks off.
@@ -16,6 +16,8 @@ import { failureOf, noMessage, refusedStatus, timedOut, tooLong } from "./failur
 import { ANSWER_BYTES_MAX, COLLECTED_BYTES_MAX, LOOKED_AT_BYTES_MAX, SLOW_MS } from "./limits.ts";
 import type { Pool } from "./pool.ts";
 import type { Address, UpstreamRequest } from "./upstream.ts";
+
+const ONE_WRITE_BYTES_MAX = 16_384;
 
 /** How it ended: the answer went out; the client went away; the hand does not know the session. */
 export type Passed = "answered" | "left" | "lost";
@@ -56,8 +58,8 @@ class PassingHandler implements Dispatcher.DispatchHandler {
   readonly #resolve: (passed: Passed) => void;
   readonly #reject: (error: RpcError) => void;
   readonly #events: Events;
-  readonly #idle: NodeJS.Timeout | null;
-  readonly #total: NodeJS.Timeout | null;
+  readonly #limit: NodeJS.Timeout | null;
+  readonly #startedAt = performance.now();
   #alive: NodeJS.Timeout | null = null;
   #slow: NodeJS.Timeout | null = null;
   #controller: Dispatcher.DispatchController | null = null;
@@ -75,11 +77,10 @@ class PassingHandler implements Dispatcher.DispatchHandler {
     this.#resolve = resolve;
     this.#reject = reject;
     this.#events = new Events(looker);
-    this.#idle = times && setTimeout(() => this.#fail(timedOut("was silent and did not answer", times.idleMs), "tell"), times.idleMs);
-    this.#total = times && setTimeout(() => this.#fail(timedOut("did not finish", times.totalMs), "tell"), times.totalMs);
+    this.#limit = times && setTimeout(() => this.#fail(timedOut("was silent and did not answer", times.idleMs), "tell"), times.idleMs);
     response.once("close", this.#onClose);
-    stopped.addEventListener("abort", this.#onStop, { once: true });
-    if (stopped.aborted) this.#onStop();
+    if (times === null) stopped.addEventListener("abort", this.#onStop, { once: true });
+    if (times === null && stopped.aborted) this.#onStop();
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
@@ -89,7 +90,7 @@ class PassingHandler implements Dispatcher.DispatchHandler {
 
   onResponseStart(_controller: Dispatcher.DispatchController, status: number, headers: IncomingHttpHeaders): void {
     if (status < 200 || this.#isOver) return;
-    this.#idle?.refresh();
+    this.#limit?.refresh();
     this.#status = status;
     if (status === 404 && this.#passing.hasSession) return void this.#done("lost", () => {});
     const refused = refusedStatus(status);
@@ -110,8 +111,10 @@ class PassingHandler implements Dispatcher.DispatchHandler {
 
   onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
     if (this.#isOver) return;
-    this.#idle?.refresh();
+    this.#limit?.refresh();
     this.#bytes += chunk.length;
+    const { times } = this.#passing;
+    if (times && performance.now() - this.#startedAt > times.totalMs) return void this.#fail(timedOut("did not finish", times.totalMs), "tell");
     if (this.#bytes > ANSWER_BYTES_MAX) return void this.#fail(tooLong(ANSWER_BYTES_MAX), "tell");
     switch (this.#mode) {
       case "events":
@@ -145,7 +148,7 @@ class PassingHandler implements Dispatcher.DispatchHandler {
   };
   readonly #onStop = (): void => {
     // What only listens ends; what is answered has until the connections are cut.
-    if (this.#passing.times === null) this.#done("left", () => this.#passing.response.end());
+    this.#done("left", () => this.#passing.response.end());
   };
 
   #beginEvents(): void {
@@ -201,7 +204,9 @@ class PassingHandler implements Dispatcher.DispatchHandler {
     const headers: OutgoingHttpHeaders = { "content-type": "application/json", "content-length": text.length };
     this.#done("answered", () => {
       response.writeHead(statusOf(this.#status), headers);
-      response.end(text);
+      // As one string of bytes, head and body leave in one write.
+      if (text.length <= ONE_WRITE_BYTES_MAX) response.end(text.latin1Slice(), "latin1");
+      else response.end(text);
     });
   }
 
@@ -244,10 +249,12 @@ class PassingHandler implements Dispatcher.DispatchHandler {
 
   #finish(): void {
     this.#isOver = true;
-    for (const timer of [this.#idle, this.#total, this.#slow]) if (timer) clearTimeout(timer);
+    if (this.#limit) clearTimeout(this.#limit);
+    if (this.#slow) clearTimeout(this.#slow);
     if (this.#alive) clearInterval(this.#alive);
-    this.#passing.response.off("close", this.#onClose);
-    this.#passing.stopped.removeEventListener("abort", this.#onStop);
+    const { response, stopped, times } = this.#passing;
+    response.off("close", this.#onClose);
+    if (times === null) stopped.removeEventListener("abort", this.#onStop);
     if (!this.#hasEnded) this.#controller?.abort(new Error("given up"));
   }
 }

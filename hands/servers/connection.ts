@@ -21,6 +21,7 @@ import type { Child } from "./children.ts";
 import { CLOSE_MS, REASON_CHARS_MAX } from "./limits.ts";
 import type { Fetch } from "./reach.ts";
 import { StdioTransport } from "./stdio.ts";
+import { TooMuch } from "./too-much.ts";
 import { VaultRefused } from "./vault-way.ts";
 import { CLOSED, WatchedTransport } from "./watched.ts";
 
@@ -255,8 +256,8 @@ function troubleOf(error: unknown, signal: AbortSignal, hadSession: boolean): Tr
     const isForgotten = hadSession && (status === 404 || (status === 400 && error instanceof SdkHttpError && /session/i.test(error.message)));
     return new Trouble(`it answered with status ${status}`, { mayHaveRun: status >= 500, isForgotten, cause: error });
   }
-  const { code, says } = rootOf(error);
-  const isUnsent = code === "ECONNREFUSED" || code === "ENOTFOUND" || code === "EAI_AGAIN" || code === "UND_ERR_CONNECT_TIMEOUT" || says !== null;
+  const { code, says, isOurs } = rootOf(error);
+  const isUnsent = code === "ECONNREFUSED" || code === "ENOTFOUND" || code === "EAI_AGAIN" || code === "UND_ERR_CONNECT_TIMEOUT" || isOurs;
   return new Trouble(says ?? (code === null ? wordsOf(error) : `no connection (${code})`), { mayHaveRun: !isUnsent, cause: error });
 }
 
@@ -271,12 +272,13 @@ const wordsOf = (error: unknown): string =>
     ? error.message.slice(0, REASON_CHARS_MAX)
     : `no connection (${error instanceof Error ? error.message.slice(0, REASON_CHARS_MAX) : "unknown"})`;
 
-/** The system's own code for it, and what our own guard says. */
-function rootOf(error: unknown): { readonly code: string | null; readonly says: string | null } {
+/** The system's own code for it, and what our own guards say; `isOurs`: nothing was sent. */
+function rootOf(error: unknown): { readonly code: string | null; readonly says: string | null; readonly isOurs: boolean } {
   let code: string | null = null;
   for (let at = error, depth = 0; at instanceof Error && depth < 8; at = at.cause, depth += 1) {
-    if (at instanceof Unreachable) return { code, says: at.message };
+    if (at instanceof Unreachable) return { code, says: at.message, isOurs: true };
+    if (at instanceof TooMuch) return { code, says: at.message, isOurs: false };
     if ("code" in at && typeof at.code === "string" && /^(E[A-Z]+|UND_ERR_[A-Z_]+)$/.test(at.code)) code = at.code;
   }
-  return { code, says: null };
+  return { code, says: null, isOurs: false };
 }

@@ -20,6 +20,7 @@ import { Connection, Trouble, type Where } from "./connection.ts";
 import { REASON_CHARS_MAX } from "./limits.ts";
 import { masked } from "./mask.ts";
 import { headersOf } from "./param-headers.ts";
+import { Relisting } from "./relisting.ts";
 import { shownOf } from "./result.ts";
 import { readList } from "./tool-list.ts";
 import { inTime, unless } from "./waiting.ts";
@@ -63,6 +64,8 @@ export class ServerHand implements Runner {
   #listing: Promise<Ready | Failed> | null = null;
   #failed: (Failed & { readonly at: number; readonly waitMs: number; isTold: boolean }) | null = null;
   #complaint: Failed | null = null;
+  /** What is being read may be the list before the change. */
+  readonly #relisting = new Relisting(() => void (this.#listing ?? Promise.resolve()).then(() => this.#connection && this.#refresh()));
   #idleSince = Date.now();
   /** Aborts what is being opened or listed. */
   #over = new AbortController();
@@ -100,6 +103,7 @@ export class ServerHand implements Runner {
 
   async stop(reason: string): Promise<void> {
     for (const { controller } of this.#running.values()) controller.abort(new Ended(reason));
+    this.#relisting.stop();
     this.#over.abort(new Ended(reason));
     this.#over = new AbortController();
     const connection = this.#connection;
@@ -260,10 +264,7 @@ export class ServerHand implements Runner {
     const { connectMs } = times;
     const late = AbortSignal.timeout(connectMs);
     const heard = {
-      toolsChanged: () => {
-        this.#list = null;
-        void this.#refresh();
-      },
+      toolsChanged: () => this.#relisting.changed(),
       closed: () => log.info({ hand, server: name }, "server.closed"),
       stray: (line: string) => log.info({ hand, server: name, line: this.#masked(line).slice(0, REASON_CHARS_MAX) }, "server.said"),
       trouble: (error: Error) => log.debug({ hand, server: name, reason: this.#masked(error.message).slice(0, REASON_CHARS_MAX) }, "server.trouble"),

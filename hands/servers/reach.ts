@@ -7,6 +7,7 @@
 import { Agent, fetch, type RequestInit, Response } from "undici";
 import { guardedConnector, refusedUrl, Unreachable } from "../address.ts";
 import { ANSWER_BYTES_MAX } from "./limits.ts";
+import { Flood, tooManyBytes } from "./too-much.ts";
 
 const CONNECTIONS_MAX = 64;
 
@@ -50,33 +51,19 @@ export class Reach {
   }
 }
 
-/** The same answer, its body an error past the limit. A stream that stays open is counted from event to event. A5 */
+/** The same answer, its body an error past the limit. A stream that stays open is counted over a while. A5 */
 export function counted(answer: Response, isListening: boolean): Response {
   if (answer.body === null) return answer;
   let bytes = 0;
-  let last = 0;
+  const flood = new Flood(ANSWER_BYTES_MAX);
   const counter = new TransformStream<Uint8Array, Uint8Array>({
     transform(chunk, controller) {
       bytes += chunk.byteLength;
-      if (bytes > ANSWER_BYTES_MAX) controller.error(new Unreachable(`it sent more than ${ANSWER_BYTES_MAX} bytes in one answer`));
+      const isOver = isListening ? flood.isOver(chunk.byteLength) : bytes > ANSWER_BYTES_MAX;
+      if (isOver) controller.error(tooManyBytes());
       else controller.enqueue(chunk);
-      if (isListening && endsEvent(chunk, last)) bytes = 0;
-      last = chunk.at(-1) ?? last;
     },
   });
   const { status, statusText, headers } = answer;
   return new Response(answer.body.pipeThrough(counter), { status, statusText, headers });
-}
-
-const NEW_LINE = 10;
-const RETURN = 13;
-
-/** Does an empty line stand in this chunk? */
-function endsEvent(chunk: Uint8Array, before: number): boolean {
-  let last = before;
-  for (const byte of chunk) {
-    if (byte === NEW_LINE && last === NEW_LINE) return true;
-    if (byte !== RETURN) last = byte;
-  }
-  return false;
 }

@@ -7,7 +7,8 @@
 
 import { type JSONRPCMessage, parseJSONRPCMessage, type Transport } from "@modelcontextprotocol/client";
 import type { Child } from "./children.ts";
-import { ANSWER_BYTES_MAX, STDERR_CHARS_MAX } from "./limits.ts";
+import { ANSWER_BYTES_MAX, MESSAGES_MAX, STDERR_CHARS_MAX } from "./limits.ts";
+import { Flood, type TooMuch, tooManyBytes, tooManyMessages } from "./too-much.ts";
 
 const NEW_LINE = 10;
 const LINE_CHARS_SHOWN = 200;
@@ -22,6 +23,7 @@ export class StdioTransport implements Transport {
   #bytes = 0;
   #errors = "";
   #strays = 0;
+  readonly #flood = new Flood(MESSAGES_MAX);
   #isClosed = false;
   /** How the child ended; null while it runs. */
   end: string | null = null;
@@ -86,6 +88,12 @@ export class StdioTransport implements Transport {
     this.onclose?.();
   }
 
+  #giveUp(why: TooMuch): void {
+    this.end ??= why.message;
+    this.onerror?.(why);
+    this.#close();
+  }
+
   /** S1 S2 */
   #take(chunk: Buffer): void {
     let rest = chunk;
@@ -100,9 +108,7 @@ export class StdioTransport implements Transport {
     if (rest.length === 0) return;
     this.#pieces.push(rest);
     this.#bytes += rest.length;
-    if (this.#bytes <= ANSWER_BYTES_MAX) return;
-    this.end ??= `it sent a line of more than ${ANSWER_BYTES_MAX} bytes`;
-    this.#close();
+    if (this.#bytes > ANSWER_BYTES_MAX) this.#giveUp(tooManyBytes());
   }
 
   #hear(line: string): void {
@@ -113,6 +119,10 @@ export class StdioTransport implements Transport {
       return;
     }
     this.#strays += 1;
+    if (this.#flood.isOver()) {
+      this.#giveUp(tooManyMessages());
+      return;
+    }
     if (this.#strays <= STRAYS_TOLD) this.#onStray(line.slice(0, LINE_CHARS_SHOWN));
   }
 

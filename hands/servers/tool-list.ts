@@ -8,7 +8,7 @@ import { createHash } from "node:crypto";
 import { z } from "zod";
 import type { ServerNote, ServerTool, ServerTools } from "../hand.ts";
 import { cut } from "../tools/cap.ts";
-import { DESCRIPTION_CHARS_MAX, LIST_BYTES_MAX, NOTES_MAX, PAGES_MAX, SCHEMA_DEPTH_MAX, TOOLS_MAX } from "./limits.ts";
+import { DESCRIPTION_CHARS_MAX, ENTRIES_MAX, LIST_BYTES_MAX, NOTES_MAX, PAGES_MAX, SCHEMA_DEPTH_MAX, TOOLS_MAX } from "./limits.ts";
 import { faultIn } from "./param-headers.ts";
 import { acceptable, depthOf } from "./schema.ts";
 
@@ -33,10 +33,15 @@ export async function readList(page: (cursor: string | undefined) => Promise<unk
   const seen = new Set<string>();
   let cursor: string | undefined;
   let bytes = 0;
+  let entries = 0;
+  const isFull = () => found.size >= TOOLS_MAX || bytes > LIST_BYTES_MAX || entries > ENTRIES_MAX;
   const stop = (keyword: string, says: string) => notes.push({ tool: "", keyword, what: "left_out", says });
   for (let pages = 1; ; pages += 1) {
     const { tools, nextCursor } = Page.parse(await page(cursor));
     for (const given of tools) {
+      // What is past the bound is not even looked at.
+      if (isFull()) break;
+      entries += 1;
       if (depthOf(given) > SCHEMA_DEPTH_MAX) {
         notes.push(tooDeep(given));
         continue;
@@ -48,8 +53,8 @@ export async function readList(page: (cursor: string | undefined) => Promise<unk
         if (found.size < TOOLS_MAX && bytes <= LIST_BYTES_MAX) found.set(tool.data.name, tool.data);
       }
     }
-    if (found.size >= TOOLS_MAX || bytes > LIST_BYTES_MAX) {
-      stop("tools", `the list has more than ${TOOLS_MAX} tools or ${LIST_BYTES_MAX} bytes; the rest was left out`);
+    if (isFull()) {
+      stop("tools", `the list has more than ${TOOLS_MAX} tools, ${ENTRIES_MAX} entries or ${LIST_BYTES_MAX} bytes; the rest was left out`);
       break;
     }
     if (nextCursor === undefined) break;

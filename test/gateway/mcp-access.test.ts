@@ -178,7 +178,8 @@ describe("pages and names", () => {
 test("without a key calls are taken only where the operator said so, and that on loopback only", () => {
   expect(readConfig({}).isMcpOpen).toBe(false);
   expect(readConfig({ MANYHANDS_MCP_OPEN: "1" }).isMcpOpen).toBe(true);
-  expect(() => readConfig({ MANYHANDS_MCP_OPEN: "1", MANYHANDS_HOST: "0.0.0.0" })).toThrow("MANYHANDS_MCP_OPEN");
+  for (const host of ["0.0.0.0", "::", "0", "0.0.0.0.", "127.evil.example.com", "127.0.0.1.example.com", "localhost.example.com"])
+    expect(() => readConfig({ MANYHANDS_MCP_OPEN: "1", MANYHANDS_HOST: host }), host).toThrow("MANYHANDS_MCP_OPEN");
   expect(() => readConfig({ MANYHANDS_MCP_ISSUER: ISSUER })).toThrow("MANYHANDS_MCP_JWKS_URL");
   expect(() => readConfig({ MANYHANDS_MCP_ISSUER: ISSUER, MANYHANDS_MCP_JWKS_URL: ISSUER })).toThrow("MANYHANDS_PUBLIC_URL");
 });

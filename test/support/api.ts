@@ -99,7 +99,7 @@ export async function startApi(
         return response;
       }) as typeof end;
     }
-    server.app(request, response);
+    server.listener(request, response);
   });
   harden(http);
   await new Promise<void>((resolve) => http.listen(0, "127.0.0.1", resolve));

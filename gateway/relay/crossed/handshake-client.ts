@@ -10,6 +10,7 @@ import { Asks } from "../../mcp/handshake/asks.ts";
 import { VERSIONS } from "../../mcp/handshake/era.ts";
 import { ReplyStreams } from "../../mcp/handshake/streams.ts";
 import { INVALID_REQUEST, keyOf, REFUSED, RpcError, type RpcId, resultMessage } from "../../mcp/rpc.ts";
+import { placeOf } from "../address.ts";
 import { versionIn } from "../hello.ts";
 import type { Exchange, RelaySession } from "../upstream.ts";
 import { bellOf, type CrossedOptions, SERVER_INFO } from "./crossed.ts";
@@ -81,7 +82,7 @@ export class HandshakeClients {
       caller: caller.name,
       workspace: upstream.workspace,
       hand: upstream.hand.name,
-      url: upstream.address.url.href,
+      url: placeOf(upstream.address),
       version,
       hello,
       era: "stateless",

@@ -106,7 +106,11 @@ export async function startStatelessServer(): Promise<FidelityServer> {
   const bus = new InMemoryServerEventBus();
   const ring = (list: string) => bus.publish({ kind: `${list}_list_changed` as "tools_list_changed" });
   const handler = createMcpHandler(() => makeServer(counts, ring), { legacy: "reject", bus });
-  const http = createServer(toNodeHandler(handler));
+  const serve = toNodeHandler(handler);
+  const http = createServer((request, response) => {
+    const { method = "POST", url = "/", headers } = request;
+    void serve({ method, url, headers, [Symbol.asyncIterator]: () => request[Symbol.asyncIterator]() }, response);
+  });
   await new Promise<void>((resolve) => http.listen(0, "127.0.0.1", resolve));
   return {
     url: `http://127.0.0.1:${(http.address() as AddressInfo).port}/mcp`,

@@ -9,7 +9,7 @@ import { Children } from "../../../hands/servers/children.ts";
 import type { ConfiguredServer } from "../../../hands/servers/configured.ts";
 import { Reach } from "../../../hands/servers/reach.ts";
 
-const file = (path: string) => fileURLToPath(new URL(`../../../${path}`, import.meta.url));
+export const file = (path: string) => fileURLToPath(new URL(`../../../${path}`, import.meta.url));
 export const EVERYTHING = ["node_modules/@modelcontextprotocol/server-everything/dist/index.js", "stdio"] as const;
 
 export interface RunningRelay {
