@@ -37,7 +37,7 @@ import { sessionsSurface } from "./mcp/sessions/surface.ts";
 import { openApiOf } from "./openapi.ts";
 import { Registry } from "./registry/registry.ts";
 import type { RelaySettings } from "./relay/door.ts";
-import { beside, openRelay, openRelay } from "./relay/open.ts";
+import { beside, openRelay } from "./relay/open.ts";
 import { Streams } from "./stream.ts";
 import type { VaultProxy } from "./vault-proxy.ts";
 
