@@ -77,7 +77,7 @@ class Host {
       lease,
       leaseSignal: AbortSignal.any([this.#keeper.signal, this.#over.signal]),
       loseLease: (cause) => this.#keeper.lose(cause),
-      handGrant: () => this.#reach.grants.forHands(),
+      handGrant: (vaults) => this.#reach.grants.forHands(vaults),
       wayOut: () => this.#reach.wayOut.current(),
     };
     this.#journal = new Journal(context.store, lease, this.#keeper, { onNews: () => this.#hearNews(), kept: context.views.take(lease.id) });
