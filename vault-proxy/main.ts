@@ -7,6 +7,7 @@ import { type Config, readConfig, takeModelKey } from "./config.ts";
 import { FileVault } from "./drivers/file/driver.ts";
 import { VaultSettingError } from "./drivers/file/keyring.ts";
 import { ServerVault } from "./drivers/server/driver.ts";
+import { Way } from "./egress/way.ts";
 import { fixedKey, keyFile, type ModelKeys } from "./model-key.ts";
 import { Reach } from "./reach.ts";
 import { type Serving, serve } from "./serve.ts";
@@ -84,7 +85,7 @@ async function start(): Promise<Serving> {
         vaults,
         audit,
         reach: new Reach(config.internalHosts),
-        egressReach: new Reach(config.egressInternalHosts),
+        egressWay: new Way(new Reach(config.egressInternalHosts)),
         log,
       });
     } catch (error) {

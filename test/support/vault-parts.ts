@@ -6,18 +6,24 @@ import { join } from "node:path";
 import type { Logger } from "pino";
 import { Audit } from "../../vault-proxy/audit.ts";
 import { FileVault } from "../../vault-proxy/drivers/file/driver.ts";
+import { Way, type WayOptions } from "../../vault-proxy/egress/way.ts";
 import { Reach } from "../../vault-proxy/reach.ts";
+
+export interface EgressParts extends WayOptions {
+  /** Internal hosts that hands may reach. */
+  readonly hosts?: readonly string[];
+}
 
 export interface VaultParts {
   readonly folder: string;
   readonly vaults: FileVault;
   readonly audit: Audit;
   readonly reach: Reach;
-  readonly egressReach: Reach;
+  readonly egressWay: Way;
   close(): Promise<void>;
 }
 
-export async function openVaultParts(log: Logger, internalHosts: readonly string[] = [], egressHosts: readonly string[] = []): Promise<VaultParts> {
+export async function openVaultParts(log: Logger, internalHosts: readonly string[] = [], egress: EgressParts = {}): Promise<VaultParts> {
   const folder = await mkdtemp(join(tmpdir(), "manyhands-vault-"));
   const vaults = await FileVault.open({ folder, keys: { type: "file", path: join(folder, "master.key"), isOwn: true } });
   const audit = await Audit.open(join(folder, "audit"), log);
@@ -26,7 +32,7 @@ export async function openVaultParts(log: Logger, internalHosts: readonly string
     vaults,
     audit,
     reach: new Reach(internalHosts),
-    egressReach: new Reach(egressHosts),
+    egressWay: new Way(new Reach(egress.hosts ?? []), egress),
     async close() {
       await vaults.close();
       await audit.close();

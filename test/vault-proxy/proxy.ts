@@ -8,7 +8,7 @@ import { type CryptoKey, exportJWK, generateKeyPair, SignJWT } from "jose";
 import { pino } from "pino";
 import { fixedKey, type ModelKeys } from "../../vault-proxy/model-key.ts";
 import { serve } from "../../vault-proxy/serve.ts";
-import { openVaultParts, type VaultParts } from "../support/vault-parts.ts";
+import { type EgressParts, openVaultParts, type VaultParts } from "../support/vault-parts.ts";
 
 export const KEY = "sk-ant-api03-canary/0123456789+abcdefghijklmnop_QRSTUVWXYZ-AA";
 
@@ -55,13 +55,13 @@ export async function startProxy(
     headersTimeoutMs?: number;
     bodyBytesMax?: number;
     internalHosts?: readonly string[];
-    egressHosts?: readonly string[];
+    egress?: EgressParts;
   } = {},
 ): Promise<TestProxy> {
   const log: string[] = [];
-  const { keys = fixedKey(KEY), headersTimeoutMs = 5_000, bodyBytesMax, internalHosts, egressHosts } = more;
+  const { keys = fixedKey(KEY), headersTimeoutMs = 5_000, bodyBytesMax, internalHosts, egress } = more;
   const logger = pino({ level: "trace" }, { write: (line: string) => log.push(line) });
-  const parts = await openVaultParts(logger, internalHosts, egressHosts);
+  const parts = await openVaultParts(logger, internalHosts, egress);
   const serving = await serve({
     ...parts,
     host: "127.0.0.1",
