@@ -41,6 +41,7 @@ const ROLES: Readonly<Record<Role, { readonly room: string; readonly settings: r
       "VAULT_ADDR",
       "VAULT_NAMESPACE",
       "MANYHANDS_MODEL_KEY_FILE",
+      "MANYHANDS_MODELS_FILE",
       "MANYHANDS_MODEL_HEADERS_TIMEOUT_MS",
       "MANYHANDS_MODEL_IDLE_TIMEOUT_MS",
       "ANTHROPIC_API_KEY",
@@ -69,7 +70,7 @@ const ROLES: Readonly<Record<Role, { readonly room: string; readonly settings: r
       "DOCKER_HOST",
     ],
   },
-  worker: { room: "harnesses", settings: BRAIN },
+  worker: { room: "harnesses", settings: [...BRAIN, "MANYHANDS_GATEWAY_URL"] },
   gateway: {
     room: "gateway",
     settings: [
@@ -82,6 +83,10 @@ const ROLES: Readonly<Record<Role, { readonly room: string; readonly settings: r
       "MANYHANDS_MCP_ISSUER",
       "MANYHANDS_MCP_JWKS_URL",
       "MANYHANDS_MCP_OPEN",
+      "MANYHANDS_MCP_INTERNAL_HOSTS",
+      "MANYHANDS_MCP_CONNECT_TIMEOUT_MS",
+      "MANYHANDS_MCP_IDLE_TIMEOUT_MS",
+      "MANYHANDS_MCP_TOTAL_TIMEOUT_MS",
     ],
   },
 };

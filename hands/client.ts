@@ -24,6 +24,7 @@ const session = z.string().transform((text, context): SessionId => {
   context.addIssue({ code: "custom", message: "no session id" });
   return z.NEVER;
 });
+const Configured = z.object({ servers: z.array(z.string()) });
 const Instances = z.object({ instances: z.array(z.object({ hand: z.string(), session })) });
 
 export function makeHands(options: HandsOptions): HandsClient {
@@ -50,6 +51,7 @@ export function makeHands(options: HandsOptions): HandsClient {
         [META.rerun]: mayRerun,
         ...(use.grant === undefined ? {} : { [META.grant]: use.grant }),
         ...(use.wayOut && { [META.wayOut]: use.wayOut }),
+        ...(use.pin === undefined ? {} : { [META.pin]: use.pin }),
       };
       return outcomeOf(await wire.ask({ host, path: `/mcp/hands/${hand}`, tool: use.name, input: use.input, meta }, signal));
     },
@@ -65,6 +67,9 @@ export function makeHands(options: HandsOptions): HandsClient {
     },
     async release(session, host, signal) {
       await onHost(host, "release", { session }, signal);
+    },
+    async configured(signal) {
+      return Configured.parse((await onHost(undefined, "configured", {}, signal)).structuredContent).servers;
     },
     async instances(host, signal) {
       return Instances.parse((await onHost(host, "instances", {}, signal)).structuredContent).instances;

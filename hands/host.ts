@@ -12,10 +12,10 @@ import { Refusal } from "../session-store/refusal.ts";
 import { Calls } from "./calls.ts";
 import type { HandRef, Holder, ListAsk, Outcome, ServerTools, ServerWanted, ToolUse } from "./hand.ts";
 import type { HandRow, Ledger } from "./ledger.ts";
+import type { ServerRelay } from "./relay/door.ts";
 import type { Runner } from "./runner.ts";
 import type { SandboxDriver } from "./sandbox.ts";
-import { ServerHand } from "./servers/hand.ts";
-import { SERVER_DRIVER, SERVER_SETTINGS, ServerHands, type ServerSettings, textOf } from "./servers/hands.ts";
+import { isServer, SERVER_DRIVER, SERVER_SETTINGS, ServerHands, type ServerSettings, textOf } from "./servers/hands.ts";
 import { Sweeper } from "./sweeper.ts";
 import { outputName } from "./tools/cap.ts";
 import { WORKSPACE } from "./tools/places.ts";
@@ -66,6 +66,10 @@ export class HandHost {
     });
   }
 
+  get relay(): ServerRelay {
+    return this.#servers.relay;
+  }
+
   /** Removes what belongs to nobody and starts the sweeper. */
   async start(): Promise<void> {
     await this.#servers.start();
@@ -90,12 +94,17 @@ export class HandHost {
     return typeof this.#ledger.hand(hand)?.server === "string";
   }
 
+  /** The servers that the operator named. */
+  configured(): readonly string[] {
+    return this.#servers.configured();
+  }
+
   /** What a server offers; connects to it if that was not done yet. */
   async listTools(hand: string, holder: Holder, ask: ListAsk): Promise<ServerTools> {
     const row = this.#calls.held(hand, holder);
     if (ask.grant !== undefined) this.#servers.grants.take({ ...holder, session: row.session }, ask.grant);
     const runner = this.#runner(row);
-    if (!(runner instanceof ServerHand)) throw new Refusal("invalid_request", "The hand is no MCP server.");
+    if (!isServer(runner)) throw new Refusal("invalid_request", "The hand is no MCP server.");
     return await runner.listTools(ask);
   }
 

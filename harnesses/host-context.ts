@@ -6,8 +6,16 @@ import type { Lease } from "../session-store/due.ts";
 import type { FaultPoint } from "../session-store/fault-point.ts";
 import type { SessionStore } from "../session-store/store.ts";
 import type { MintGrant } from "./grant.ts";
+import type { HandsKeys } from "./hands-key.ts";
 import type { Harness } from "./harness.ts";
 import type { WarmViews } from "./warm-views.ts";
+
+/** Where gateways serve the hands of one session, and the keys for it. */
+export interface HandsDoor {
+  /** The address of a gateway; undefined while none is known. */
+  url(): string | undefined;
+  readonly keys: Pick<HandsKeys, "mint">;
+}
 
 export interface HostContext {
   readonly store: SessionStore;
@@ -15,6 +23,8 @@ export interface HostContext {
   readonly mintGrant: MintGrant;
   /** Where the vault proxy is. */
   readonly vaultUrl: string;
+  /** Null: nobody serves it. */
+  readonly handsDoor: HandsDoor | null;
   readonly harness: Harness;
   readonly log: Logger;
   readonly fault: FaultPoint;

@@ -8,6 +8,7 @@
 import type { Lease } from "../session-store/due.ts";
 import type { BrainEntry } from "../session-store/entry.ts";
 import type { StopDetails, StopReason } from "../session-store/events/brain.ts";
+import { Asks } from "./asks.ts";
 import { Bindings } from "./binding.ts";
 import { Calls } from "./calls.ts";
 import { appliedEntries, errorEntry, idleEntries, rescheduledEntries, runningEntries, spanFailed } from "./entries.ts";
@@ -18,10 +19,11 @@ import type { HostContext, LeaseContext } from "./host-context.ts";
 import { Journal } from "./journal.ts";
 import { LeaseGrants } from "./lease-grants.ts";
 import { LeaseKeeper } from "./lease-keeper.ts";
-import { evaluationEnd, type Outcome } from "./outcomes.ts";
+import { evaluationEnd, interrupted } from "./outcomes.ts";
+import { Reach } from "./reach.ts";
 import { retryAfter } from "./retry.ts";
 import { ServerLists } from "./server-lists.ts";
-import { settleCalls } from "./settle.ts";
+import { awaitCalls, settleCalls } from "./settle.ts";
 import type { Step } from "./steps.ts";
 import { isSaid, nextStep } from "./steps.ts";
 import { aborted, passOn, Stop } from "./stop.ts";
@@ -62,12 +64,15 @@ class Host {
   readonly #bindings: Bindings;
   readonly #lists: ServerLists;
   readonly #calls: Calls;
+  readonly #asks: Asks;
+  readonly #reach: Reach;
   /** Ends what still waits for a hand when the lease is given back; the tools themselves go on. */
   readonly #over = new AbortController();
   #controller: AbortController | null = null;
   readonly #grants: LeaseGrants;
   readonly #wayOut: LeaseWayOut;
   #hasRecovered = false;
+  #isLogRead = false;
 
   constructor(context: HostContext, lease: Lease, takenAt: number, shutdown: AbortSignal) {
     this.#shutdown = shutdown;
@@ -86,6 +91,8 @@ class Host {
     this.#bindings = new Bindings(this.#context, this.#journal);
     this.#lists = new ServerLists(this.#context, this.#journal, this.#bindings);
     this.#calls = new Calls(this.#context, this.#journal, this.#bindings);
+    this.#asks = new Asks(this.#context, this.#journal, this.#calls);
+    this.#reach = new Reach(this.#context, this.#grants);
   }
 
   get view(): LogView {
@@ -99,6 +106,8 @@ class Host {
     const { lease, fault } = this.#context;
     await fault("taken");
     await this.#journal.open();
+    this.#isLogRead = true;
+    this.#hearNews();
     this.#bindings.announce();
     for (;;) {
       this.#keeper.signal.throwIfAborted();
@@ -117,6 +126,7 @@ class Host {
   // An interrupt stops whatever the turn awaits; the rest of the news is read off the log at the next step.
   #hearNews(): void {
     if (this.view.hasInterrupt) this.#controller?.abort(new Stop("interrupted"));
+    else if (this.#isLogRead && !this.#shutdown.aborted) this.#asks.look();
   }
 
   async #take(step: Step): Promise<Ending | null> {
@@ -132,17 +142,18 @@ class Host {
       case "interrupt":
         return this.#interrupt();
       case "calls":
-        await this.#recover();
-        return this.#stoppable(async (controller) => {
-          await settleCalls(this.#context, this.#journal, this.#calls, controller.signal);
-          return null;
-        });
+        return this.#settle((signal) => settleCalls(this.#context, this.#journal, this.#calls, signal));
+      case "asked":
+        return this.#settle((signal) => awaitCalls(this.#journal, this.#calls, signal));
       case "wait":
         return { entries: () => (isSaid(this.view, step.ids) ? [] : this.#idle({ type: "requires_action", event_ids: step.ids })) };
       case "run":
         return this.#stoppable((controller) => this.#run(controller));
       case "evaluate":
-        return this.#stoppable((controller) => this.#evaluate(controller));
+        return this.#stoppable(async ({ signal }) => {
+          const halt = await evaluate(this.#context, this.#journal, this.#reach.model, signal);
+          return halt && this.#halted(halt);
+        });
       case "end":
         return { entries: () => (step.stop.type === "refusal" ? this.#refused(null, null) : this.#idle(step.stop)) };
     }
@@ -163,7 +174,7 @@ class Host {
   async #run(controller: AbortController): Promise<Ending | null> {
     const { harness } = this.#context;
     const from = this.view.head;
-    const turn = new Turn(this.#context, this.#journal, { calls: this.#calls, lists: this.#lists }, controller, () => this.#model());
+    const turn = new Turn(this.#context, this.#journal, { calls: this.#calls, lists: this.#lists }, controller, this.#reach);
     const stop = aborted(controller.signal);
     try {
       const running = harness.run(turn);
@@ -198,11 +209,6 @@ class Host {
     return [...ended, ...this.#idle({ type: "refusal" }, { type: "refusal", category, explanation })];
   }
 
-  async #evaluate(controller: AbortController): Promise<Ending | null> {
-    const halt = await evaluate(this.#context, this.#journal, () => this.#model(), controller.signal);
-    return halt ? this.#halted(halt) : null;
-  }
-
   #halted(halt: Halt): Ending {
     // A call that fails its turn each time would fail the next ones too: none stays open.
     if (halt.type === "exhausted") return this.#exhausted(halt.error, "it failed again and again");
@@ -218,6 +224,7 @@ class Host {
         ...this.#calls.giveUp(whyUnknown),
         errorEntry(error, "exhausted"),
         ...appliedEntries(this.view.waiting),
+        ...this.#asks.refuseAll(error.message),
         ...this.view.outcomes.all.map((outcome) => evaluationEnd(outcome, "failed", error.message)),
         ...this.#idle({ type: "retries_exhausted" }),
       ],
@@ -284,15 +291,17 @@ class Host {
     return idleEntries(this.#session, stop, details, Date.now());
   }
 
-  async #recover(): Promise<void> {
-    if (this.#hasRecovered) return;
-    this.#hasRecovered = true;
-    await this.#context.fault("recovering");
+  async #settle(work: (signal: AbortSignal) => Promise<void>): Promise<null | Ending> {
+    await this.#recover();
+    return this.#stoppable(async ({ signal }) => {
+      await this.#asks.take();
+      await work(signal);
+      return null;
+    });
   }
 
-  async #model(): Promise<{ readonly baseURL: string; readonly grant: string }> {
-    return { baseURL: `${this.#context.vaultUrl}/model`, grant: await this.#grants.of("model") };
+  async #recover(): Promise<void> {
+    if (!this.#hasRecovered) await this.#context.fault("recovering");
+    this.#hasRecovered = true;
   }
 }
-
-const interrupted = (outcome: Outcome) => evaluationEnd(outcome, "interrupted", "The user interrupted the session.");

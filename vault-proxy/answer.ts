@@ -18,6 +18,18 @@ const REFUSALS = {
   too_large: { status: 413, type: "request_too_large", says: "The request is over the limit of 32 MB." },
   encoded: { status: 415, type: "invalid_request_error", says: "A compressed request can't be taken." },
   no_audit: { status: 503, type: "api_error", says: "The use of a credential can't be written to the audit, and so it does not happen." },
+  spent: {
+    status: 403,
+    type: "permission_error",
+    says: "This session has spent what the operator lets a session spend (session_limit_usd in MANYHANDS_MODELS_FILE).",
+  },
+  no_price: {
+    status: 403,
+    type: "permission_error",
+    says: "Spending is limited, and this model has no price (prices in MANYHANDS_MODELS_FILE).",
+  },
+  no_model_name: { status: 400, type: "invalid_request_error", says: "The body must be a JSON object that names its model, and each field once." },
+  no_such_request: { status: 400, type: "invalid_request_error", says: "The provider of this model takes no such request." },
   busy: { status: 529, type: "overloaded_error", says: "The vault proxy has too many requests open." },
   model_unreachable: { status: 502, type: "api_error", says: "The model can't be reached." },
   model_silent: { status: 504, type: "api_error", says: "The model did not answer in time." },

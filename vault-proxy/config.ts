@@ -25,6 +25,7 @@ const NAMES_OF_OTHERS = new Set([
   "MANYHANDS_LEASE_MS",
   "MANYHANDS_SESSIONS_MAX",
   "MANYHANDS_KEEP_ALIVE_MS",
+  "MANYHANDS_GATEWAY_URL",
   "MANYHANDS_MCP_ISSUER",
   "MANYHANDS_MCP_JWKS_URL",
   "MANYHANDS_MCP_OPEN",
@@ -57,6 +58,7 @@ const Environment = z.strictObject({
   MANYHANDS_DATA_DIR: z.string().min(1).default("./.manyhands"),
   MANYHANDS_KEYS_DIR: z.string().min(1).optional(),
   MANYHANDS_MODEL_KEY_FILE: z.string().min(1).optional(),
+  MANYHANDS_MODELS_FILE: z.string().min(1).optional(),
   MANYHANDS_MODEL_HEADERS_TIMEOUT_MS: ms.default(120_000),
   MANYHANDS_MODEL_IDLE_TIMEOUT_MS: ms.default(90_000),
   MANYHANDS_OAUTH_TIMEOUT_MS: ms.default(OAUTH_TIMEOUT_MS),
@@ -95,6 +97,8 @@ export interface Config {
   readonly modelKeyFile: string | null;
   /** Where the model is; its path, if it has one, comes before `/v1/messages`. */
   readonly modelUrl: URL;
+  /** Providers of models beside it, prices and a limit (models/providers.ts). */
+  readonly modelsFile: string | null;
   readonly headersTimeoutMs: number;
   readonly idleTimeoutMs: number;
   /** How long an authorization server may take. */
@@ -148,6 +152,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     grantKeyFile: resolve(found.MANYHANDS_KEYS_DIR ?? join(found.MANYHANDS_DATA_DIR, "keys"), "grant.public.jwk"),
     modelKeyFile: found.MANYHANDS_MODEL_KEY_FILE === undefined ? null : resolve(found.MANYHANDS_MODEL_KEY_FILE),
     modelUrl: new URL(found.ANTHROPIC_BASE_URL),
+    modelsFile: found.MANYHANDS_MODELS_FILE === undefined ? null : resolve(found.MANYHANDS_MODELS_FILE),
     headersTimeoutMs: found.MANYHANDS_MODEL_HEADERS_TIMEOUT_MS,
     idleTimeoutMs: found.MANYHANDS_MODEL_IDLE_TIMEOUT_MS,
     oauthTimeoutMs: found.MANYHANDS_OAUTH_TIMEOUT_MS,

@@ -16,13 +16,14 @@ const MCP_ANSWER_HEADERS = new Set(["content-type", "content-length", "cache-con
 const MCP_PREFIXES = ["mcp-"] as const;
 
 /** The headers of the request that goes on: what may pass, and the key. J1 J3 */
-export function requestHeaders(given: IncomingHttpHeaders, key: ModelKey): Record<string, string> {
+export function requestHeaders(given: IncomingHttpHeaders, key: ModelKey, auth: "x-api-key" | "bearer"): Record<string, string> {
   const passed: Record<string, string> = {};
   for (const [name, value] of Object.entries(given)) {
     if (typeof value === "string" && passes(name, REQUEST_HEADERS, REQUEST_PREFIXES)) passed[name] = value;
   }
   passed["accept-encoding"] = "identity";
-  passed["x-api-key"] = key.value;
+  if (auth === "bearer") passed.authorization = `Bearer ${key.value}`;
+  else passed["x-api-key"] = key.value;
   return passed;
 }
 

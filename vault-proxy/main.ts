@@ -9,6 +9,8 @@ import { VaultSettingError } from "./drivers/file/keyring.ts";
 import { ServerVault } from "./drivers/server/driver.ts";
 import { Way } from "./egress/way.ts";
 import { fixedKey, keyFile, type ModelKeys } from "./model-key.ts";
+import { type Models, ownProvider, plainModels, readModels } from "./models/providers.ts";
+import { Spend } from "./models/spend.ts";
 import { Reach } from "./reach.ts";
 import { type Serving, serve } from "./serve.ts";
 import type { VaultStore } from "./store.ts";
@@ -30,6 +32,7 @@ process.on("uncaughtException", (error) => {
 
 const vaults = await openVaults();
 const audit = await Audit.open(join(config.vaultFolder, "audit"), log);
+const spend = new Spend(config.vaultFolder);
 const serving = await start();
 log.info({ url: serving.url }, "process.listening");
 
@@ -72,8 +75,8 @@ async function openVaults(): Promise<VaultStore> {
 }
 
 async function start(): Promise<Serving> {
-  const modelKeys = keys();
-  if (modelKeys.current() === null) log.warn({}, "model_key.missing");
+  const models = modelsOf();
+  if (models.all.every((provider) => provider.keys.current() === null)) log.warn({}, "model_key.missing");
   const isLoopback = ["127.0.0.1", "localhost", "[::1]"].includes(config.modelUrl.hostname);
   if (config.modelUrl.protocol === "http:" && !isLoopback) log.warn({}, "model_url.unencrypted");
   const deadline = performance.now() + PORT_WAIT_MS;
@@ -81,7 +84,8 @@ async function start(): Promise<Serving> {
     try {
       return await serve({
         ...config,
-        modelKeys,
+        models,
+        spend,
         vaults,
         audit,
         reach: new Reach(config.internalHosts),
@@ -100,6 +104,16 @@ async function start(): Promise<Serving> {
   }
 }
 
+function modelsOf(): Models {
+  const own = ownProvider(config.modelUrl, keys());
+  if (config.modelsFile === null) return plainModels(own);
+  try {
+    return readModels(config.modelsFile, own, (file, reason) => log.warn({ file, reason }, "model_key.doubtful"));
+  } catch (error) {
+    return refuseToStart(error instanceof Error ? error.message : String(error));
+  }
+}
+
 function keys(): ModelKeys {
   if (config.modelKeyFile === null) return fixedKey(modelKey);
   return keyFile(config.modelKeyFile, (reason) => log.warn({ file: config.modelKeyFile, reason }, "model_key.doubtful"));
@@ -113,5 +127,6 @@ async function close(reason: string): Promise<void> {
   await serving.close();
   await vaults.close();
   await audit.close();
+  spend.close();
   process.exit(0);
 }

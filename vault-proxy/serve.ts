@@ -25,7 +25,8 @@ import { Grants } from "./grant.ts";
 import { Guard } from "./guard.ts";
 import { McpRoute } from "./mcp.ts";
 import { ModelRoute } from "./model.ts";
-import type { ModelKeys } from "./model-key.ts";
+import type { Models } from "./models/providers.ts";
+import type { Spend } from "./models/spend.ts";
 import { Connector } from "./oauth/connector.ts";
 import { OAUTH_TIMEOUT_MS, Refresher } from "./oauth/refresh.ts";
 import type { Reach } from "./reach.ts";
@@ -48,13 +49,13 @@ export interface ServeOptions {
   readonly host: string;
   readonly port: number;
   readonly grantKeyFile: string;
-  readonly modelUrl: URL;
+  readonly models: Models;
+  readonly spend: Spend;
   readonly headersTimeoutMs: number;
   readonly idleTimeoutMs: number;
   /** How long an authorization server may take. */
   readonly oauthTimeoutMs?: number;
   readonly bodyBytesMax?: number;
-  readonly modelKeys: ModelKeys;
   readonly vaults: VaultStore;
   readonly audit: Audit;
   readonly reach: Reach;
@@ -73,14 +74,14 @@ export interface Serving {
 
 /** Listens; rejects with the system's error (EADDRINUSE …) if it can't. */
 export async function serve(options: ServeOptions): Promise<Serving> {
-  const { log, modelKeys } = options;
+  const { log, models } = options;
   const grants = new Grants(options.grantKeyFile, (reason) => log.warn({ reason }, "grant_key.unusable"));
   const model = new ModelRoute({
-    url: options.modelUrl,
+    models,
+    spend: options.spend,
     headersTimeoutMs: options.headersTimeoutMs,
     idleTimeoutMs: options.idleTimeoutMs,
     ...(options.bodyBytesMax === undefined ? {} : { bodyBytesMax: options.bodyBytesMax }),
-    keys: modelKeys,
     grants,
     audit: options.audit,
     log,
@@ -102,7 +103,12 @@ export async function serve(options: ServeOptions): Promise<Serving> {
     if (req.url?.startsWith("/egress/")) return egress.handle(req, res);
     if (door.takes(req.url ?? "")) return door.handle(req, res);
     if (req.url === "/healthz" && req.method === "GET") {
-      return answer(res, 200, { ok: true, model_key: modelKeys.current() !== null, grant_key: grants.isReady(), vaults: options.vaults.driver });
+      return answer(res, 200, {
+        ok: true,
+        model_key: models.all.some(({ keys }) => keys.current() !== null),
+        grant_key: grants.isReady(),
+        vaults: options.vaults.driver,
+      });
     }
     if (req.url === "/revoke" && req.method === "POST") return revoke(req, res, grants, { log, mcp, egress });
     refuse(res, "no_route");

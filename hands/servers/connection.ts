@@ -16,20 +16,24 @@ import {
   UnauthorizedError,
 } from "@modelcontextprotocol/client";
 import { z } from "zod";
+import { Unreachable } from "../address.ts";
 import type { Child } from "./children.ts";
 import { CLOSE_MS, REASON_CHARS_MAX } from "./limits.ts";
-import { type Fetch, Unreachable } from "./reach.ts";
+import type { Fetch } from "./reach.ts";
 import { StdioTransport } from "./stdio.ts";
+import { TooMuch } from "./too-much.ts";
 import { VaultRefused } from "./vault-way.ts";
 import { CLOSED, WatchedTransport } from "./watched.ts";
 
+const SERVER_CHARS_MAX = 100;
 const MODERN = "2026-07-28";
 const NAME = { name: "manyhands", version: "1" };
 /** A stream that a server closed on purpose is resumed, soon and a few times. */
 const RESUME = { initialReconnectionDelay: 200, maxReconnectionDelay: 1_000, reconnectionDelayGrowFactor: 2, maxRetries: 2 };
 
 export type Where =
-  | { readonly type: "url"; readonly url: URL; readonly fetch: Fetch }
+  /** `isSse`: it is known to be of the old kind. */
+  | { readonly type: "url"; readonly url: URL; readonly fetch: Fetch; readonly isSse?: boolean }
   /** `secrets`: what of its configuration is told to nobody. */
   | { readonly type: "command"; readonly secrets: readonly string[]; start(): Child };
 
@@ -93,10 +97,25 @@ export class Connection {
     return this.#client.getProtocolEra() === "modern" ? "modern" : "legacy";
   }
 
+  /** Who the server says that it is; of what it says no more than a line. */
+  get server(): { readonly name: string; readonly version: string } | undefined {
+    const said = this.#client.getServerVersion();
+    return said && { name: lineOf(said.name), version: lineOf(said.version) };
+  }
+
+  get protocolVersion(): string | undefined {
+    return this.#client.getNegotiatedProtocolVersion();
+  }
+
   /** C1. Rejects with a `Trouble`, or with the signal's reason. */
   static async open(where: Where, heard: Heard, signal: AbortSignal, timeoutMs: number): Promise<Connection> {
     if (where.type === "command") return openChild(where, heard, signal, timeoutMs);
     const { url, fetch } = where;
+    const sse = () => Connection.over(new SSEClientTransport(url, { fetch }), { mode: "legacy" }, heard, signal, timeoutMs);
+    if (where.isSse === true)
+      return await sse().catch((error: unknown) => {
+        throw troubleOf(error, signal, false);
+      });
     const http = () => new StreamableHTTPClientTransport(url, { fetch, reconnectionOptions: RESUME });
     try {
       return await Connection.over(http(), { mode: "auto" }, heard, signal, timeoutMs);
@@ -105,7 +124,7 @@ export class Connection {
       const mayBeOld = status !== null && status >= 400 && status < 500 && status !== 401 && status !== 403;
       if (!mayBeOld || signal.aborted) throw troubleOf(error, signal, false);
       try {
-        return await Connection.over(new SSEClientTransport(url, { fetch }), { mode: "legacy" }, heard, signal, timeoutMs);
+        return await sse();
       } catch {
         // It is no old one either: what the newer one was told says more.
         throw troubleOf(error, signal, false);
@@ -195,6 +214,8 @@ async function openChild(where: Extract<Where, { type: "command" }>, heard: Hear
   }
 }
 
+const lineOf = (text: string): string => text.toWellFormed().slice(0, SERVER_CHARS_MAX);
+
 const errorOf = (error: unknown): Error => (error instanceof Error ? error : new Error(String(error)));
 
 async function within<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
@@ -235,8 +256,8 @@ function troubleOf(error: unknown, signal: AbortSignal, hadSession: boolean): Tr
     const isForgotten = hadSession && (status === 404 || (status === 400 && error instanceof SdkHttpError && /session/i.test(error.message)));
     return new Trouble(`it answered with status ${status}`, { mayHaveRun: status >= 500, isForgotten, cause: error });
   }
-  const { code, says } = rootOf(error);
-  const isUnsent = code === "ECONNREFUSED" || code === "ENOTFOUND" || code === "EAI_AGAIN" || code === "UND_ERR_CONNECT_TIMEOUT" || says !== null;
+  const { code, says, isOurs } = rootOf(error);
+  const isUnsent = code === "ECONNREFUSED" || code === "ENOTFOUND" || code === "EAI_AGAIN" || code === "UND_ERR_CONNECT_TIMEOUT" || isOurs;
   return new Trouble(says ?? (code === null ? wordsOf(error) : `no connection (${code})`), { mayHaveRun: !isUnsent, cause: error });
 }
 
@@ -251,12 +272,13 @@ const wordsOf = (error: unknown): string =>
     ? error.message.slice(0, REASON_CHARS_MAX)
     : `no connection (${error instanceof Error ? error.message.slice(0, REASON_CHARS_MAX) : "unknown"})`;
 
-/** The system's own code for it, and what our own guard says. */
-function rootOf(error: unknown): { readonly code: string | null; readonly says: string | null } {
+/** The system's own code for it, and what our own guards say; `isOurs`: nothing was sent. */
+function rootOf(error: unknown): { readonly code: string | null; readonly says: string | null; readonly isOurs: boolean } {
   let code: string | null = null;
   for (let at = error, depth = 0; at instanceof Error && depth < 8; at = at.cause, depth += 1) {
-    if (at instanceof Unreachable) return { code, says: at.message };
+    if (at instanceof Unreachable) return { code, says: at.message, isOurs: true };
+    if (at instanceof TooMuch) return { code, says: at.message, isOurs: false };
     if ("code" in at && typeof at.code === "string" && /^(E[A-Z]+|UND_ERR_[A-Z_]+)$/.test(at.code)) code = at.code;
   }
-  return { code, says: null };
+  return { code, says: null, isOurs: false };
 }

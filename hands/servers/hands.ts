@@ -1,17 +1,21 @@
 // The MCP servers that sessions of this host use: how each is reached, and what is left of earlier hosts' children.
 
+import { createHash } from "node:crypto";
 import { preloadSchemas } from "@modelcontextprotocol/client";
 import type { Logger } from "pino";
 import { z } from "zod";
-import type { ServerWanted } from "../hand.ts";
+import type { ListAsk, ServerTools } from "../hand.ts";
 import type { HandRow } from "../ledger.ts";
+import { ServerRelay } from "../relay/door.ts";
+import type { Runner } from "../runner.ts";
 import { TIMES, type Times } from "./call-limits.ts";
 import { Children } from "./children.ts";
 import type { ConfiguredServers } from "./configured.ts";
 import type { Where } from "./connection.ts";
-import { ServerHand } from "./hand.ts";
+import { type Keep, ServerHand } from "./hand.ts";
 import { CONNECT_MS } from "./limits.ts";
 import { type Fetch, Reach } from "./reach.ts";
+import { SharedHands } from "./shared.ts";
 import { SessionGrants, VaultWay } from "./vault-way.ts";
 
 /** In a ledger's row where other hands have their sandbox's driver. */
@@ -38,23 +42,48 @@ export const SERVER_SETTINGS: ServerSettings = {
 
 const Wanted = z.object({
   name: z.string(),
-  transport: z.union([z.object({ type: z.literal("url"), url: z.string() }), z.object({ type: z.literal("configured"), server: z.string() })]),
+  transport: z.union([
+    z.object({ type: z.literal("url"), url: z.string(), isSse: z.boolean().optional() }),
+    z.object({ type: z.literal("configured"), server: z.string() }),
+  ]),
+  shared: z.string().optional(),
+  times: z.object({ connectMs: z.number().optional(), idleMs: z.number().optional(), totalMs: z.number().optional() }).optional(),
 });
 
 /** A server as a ledger's row holds it: the same one is the same text. */
-export const textOf = ({ name, transport }: ServerWanted): string =>
+export const textOf = ({ name, transport, shared, times }: z.input<typeof Wanted>): string =>
   JSON.stringify({
     name,
-    transport: transport.type === "url" ? { type: "url", url: transport.url } : { type: "configured", server: transport.server },
+    transport:
+      transport.type === "url"
+        ? { type: "url", url: transport.url, ...(transport.isSse === true ? { isSse: true } : {}) }
+        : { type: "configured", server: transport.server },
+    shared,
+    times: times && { connectMs: times.connectMs, idleMs: times.idleMs, totalMs: times.totalMs },
   });
 
+/** A hand that is an MCP server. */
+export interface ServerRunner extends Runner {
+  listTools(ask: ListAsk): Promise<ServerTools>;
+}
+export const isServer = (runner: Runner): runner is ServerRunner => "listTools" in runner;
+
+/** Whose connection it is. One that sessions share is nobody's: no session's vaults are used over it. */
+interface Owner {
+  readonly hand: string;
+  readonly session: string | null;
+}
+
 export class ServerHands {
+  /** The servers of the operator's file, over HTTP. */
+  readonly relay: ServerRelay;
   readonly #settings: ServerSettings;
   readonly #children: Children;
   readonly #reach: Reach;
   readonly #vault: VaultWay | null;
   /** What sessions may use of their vaults. */
   readonly grants = new SessionGrants();
+  readonly #shared = new SharedHands();
   readonly #log: Logger;
 
   constructor(settings: ServerSettings, host: string, log: Logger) {
@@ -63,6 +92,7 @@ export class ServerHands {
     this.#reach = new Reach(settings.internalHosts, settings.times.connectMs);
     this.#vault = settings.vaultUrl === null ? null : new VaultWay(settings.vaultUrl);
     this.#log = log;
+    this.relay = new ServerRelay({ configured: settings.configured, children: this.#children, reach: this.#reach, log });
   }
 
   /** Ends the children of a host before this one. */
@@ -73,25 +103,43 @@ export class ServerHands {
     if (ended > 0) this.#log.info({ processes: ended }, "server.orphans_ended");
   }
 
-  open(row: HandRow & { readonly server: string }, keep: (toolUseId: string, text: string) => Promise<string>): ServerHand {
-    const wanted: ServerWanted = Wanted.parse(JSON.parse(row.server));
+  /** The names that the operator gave. */
+  configured(): readonly string[] {
+    return [...this.#settings.configured.keys()];
+  }
+
+  open(row: HandRow & { readonly server: string }, keep: Keep): ServerRunner {
+    const wanted = Wanted.parse(JSON.parse(row.server));
+    if (wanted.shared === undefined) return this.#make(wanted, row, keep);
+    const key = textOf({ ...wanted, name: "" });
+    const hand = `shared-${digestOf(key)}`;
+    return this.#shared.open(key, keep, () => this.#make(wanted, { hand, session: null }, keep));
+  }
+
+  #make(wanted: z.infer<typeof Wanted>, owner: Owner, keep: Keep): ServerHand {
+    const { times } = this.#settings;
     return new ServerHand({
       name: wanted.name,
-      hand: row.hand,
-      where: this.#whereOf(wanted, row),
-      times: this.#settings.times,
+      hand: owner.hand,
+      where: this.#whereOf(wanted, owner),
+      times: {
+        connectMs: wanted.times?.connectMs ?? times.connectMs,
+        idleMs: wanted.times?.idleMs ?? times.idleMs,
+        totalMs: wanted.times?.totalMs ?? times.totalMs,
+      },
       log: this.#log,
       keep,
     });
   }
 
   async stop(): Promise<void> {
+    await this.relay.stop();
     await this.#reach.close();
     await this.#vault?.close();
   }
 
-  #whereOf({ transport }: ServerWanted, { hand, session }: HandRow): Where | null {
-    if (transport.type === "url") return this.#at(new URL(transport.url), session);
+  #whereOf({ transport }: z.infer<typeof Wanted>, { hand, session }: Owner): Where | null {
+    if (transport.type === "url") return { ...this.#at(new URL(transport.url), session), isSse: transport.isSse === true };
     const server = this.#settings.configured.get(transport.server);
     if (server === undefined) return null;
     if (server.type === "url") return this.#at(server.url, session);
@@ -99,8 +147,11 @@ export class ServerHands {
     return { type: "command", secrets: Object.values(command.env), start: () => this.#children.start(hand, command) };
   }
 
-  #at(url: URL, session: string): Where {
+  #at(url: URL, session: string | null): Extract<Where, { type: "url" }> {
     const direct: Fetch = this.#reach.fetch;
+    if (session === null) return { type: "url", url, fetch: direct };
     return { type: "url", url, fetch: this.#vault?.fetchFor(url, () => this.grants.of(session), direct) ?? direct };
   }
 }
+
+const digestOf = (text: string): string => createHash("sha256").update(text).digest("hex").slice(0, 16);

@@ -7,7 +7,8 @@
 
 import { type JSONRPCMessage, parseJSONRPCMessage, type Transport } from "@modelcontextprotocol/client";
 import type { Child } from "./children.ts";
-import { ANSWER_BYTES_MAX, STDERR_CHARS_MAX } from "./limits.ts";
+import { ANSWER_BYTES_MAX, MESSAGES_MAX, STDERR_CHARS_MAX } from "./limits.ts";
+import { Flood, type TooMuch, tooManyBytes, tooManyMessages } from "./too-much.ts";
 
 const NEW_LINE = 10;
 const LINE_CHARS_SHOWN = 200;
@@ -17,10 +18,12 @@ const STRAYS_TOLD = 20;
 export class StdioTransport implements Transport {
   readonly #child: Child;
   readonly #onStray: (line: string) => void;
+  readonly #read: (given: unknown) => JSONRPCMessage | null;
   #pieces: Buffer[] = [];
   #bytes = 0;
   #errors = "";
   #strays = 0;
+  readonly #flood = new Flood(MESSAGES_MAX);
   #isClosed = false;
   /** How the child ended; null while it runs. */
   end: string | null = null;
@@ -29,10 +32,11 @@ export class StdioTransport implements Transport {
   onerror?: (error: Error) => void;
   onmessage?: (message: JSONRPCMessage) => void;
 
-  /** `onStray`: a line of standard output that is no frame. */
-  constructor(child: Child, onStray: (line: string) => void) {
+  /** `onStray`: a line of standard output that is no frame. `read` says what is one: null, or it throws, when it is none. */
+  constructor(child: Child, onStray: (line: string) => void, read: (given: unknown) => JSONRPCMessage | null = parseJSONRPCMessage) {
     this.#child = child;
     this.#onStray = onStray;
+    this.#read = read;
   }
 
   /** What it said on standard error, the end of it. S3 */
@@ -46,7 +50,7 @@ export class StdioTransport implements Transport {
 
   async start(): Promise<void> {
     const { stdout, stderr, stdin, ended } = this.#child;
-    stdout.on("data", (chunk: Buffer) => this.#read(chunk));
+    stdout.on("data", (chunk: Buffer) => this.#take(chunk));
     stderr.on("data", (chunk: Buffer) => {
       this.#errors = (this.#errors + chunk.toString("utf8")).slice(-STDERR_CHARS_MAX);
     });
@@ -84,8 +88,14 @@ export class StdioTransport implements Transport {
     this.onclose?.();
   }
 
+  #giveUp(why: TooMuch): void {
+    this.end ??= why.message;
+    this.onerror?.(why);
+    this.#close();
+  }
+
   /** S1 S2 */
-  #read(chunk: Buffer): void {
+  #take(chunk: Buffer): void {
     let rest = chunk;
     for (let at = rest.indexOf(NEW_LINE); at >= 0; at = rest.indexOf(NEW_LINE)) {
       this.#pieces.push(rest.subarray(0, at));
@@ -98,28 +108,30 @@ export class StdioTransport implements Transport {
     if (rest.length === 0) return;
     this.#pieces.push(rest);
     this.#bytes += rest.length;
-    if (this.#bytes <= ANSWER_BYTES_MAX) return;
-    this.end ??= `it sent a line of more than ${ANSWER_BYTES_MAX} bytes`;
-    this.#close();
+    if (this.#bytes > ANSWER_BYTES_MAX) this.#giveUp(tooManyBytes());
   }
 
   #hear(line: string): void {
     if (line === "") return;
-    const message = line.startsWith("{") ? frameOf(line) : null;
+    const message = line.startsWith("{") ? this.#frameOf(line) : null;
     if (message !== null) {
       this.onmessage?.(message);
       return;
     }
     this.#strays += 1;
+    if (this.#flood.isOver()) {
+      this.#giveUp(tooManyMessages());
+      return;
+    }
     if (this.#strays <= STRAYS_TOLD) this.#onStray(line.slice(0, LINE_CHARS_SHOWN));
   }
-}
 
-function frameOf(line: string): JSONRPCMessage | null {
-  try {
-    return parseJSONRPCMessage(JSON.parse(line));
-  } catch {
-    // Not a frame: S1 says what becomes of it.
-    return null;
+  #frameOf(line: string): JSONRPCMessage | null {
+    try {
+      return this.#read(JSON.parse(line));
+    } catch {
+      // Not a frame: S1 says what becomes of it.
+      return null;
+    }
   }
 }

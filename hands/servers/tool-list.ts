@@ -8,7 +8,8 @@ import { createHash } from "node:crypto";
 import { z } from "zod";
 import type { ServerNote, ServerTool, ServerTools } from "../hand.ts";
 import { cut } from "../tools/cap.ts";
-import { DESCRIPTION_CHARS_MAX, LIST_BYTES_MAX, NOTES_MAX, PAGES_MAX, SCHEMA_DEPTH_MAX, TOOLS_MAX } from "./limits.ts";
+import { DESCRIPTION_CHARS_MAX, ENTRIES_MAX, LIST_BYTES_MAX, NOTES_MAX, PAGES_MAX, SCHEMA_DEPTH_MAX, TOOLS_MAX } from "./limits.ts";
+import { faultIn } from "./param-headers.ts";
 import { acceptable, depthOf } from "./schema.ts";
 
 const NAME_CHARS_MAX = 255;
@@ -25,17 +26,22 @@ const Tool = z.looseObject({
 
 type Ready = Extract<ServerTools, { type: "ready" }>;
 
-/** Walks all pages. `page` asks for one. L1 */
-export async function readList(page: (cursor: string | undefined) => Promise<unknown>): Promise<Ready> {
+/** Walks all pages. `page` asks for one. `isModern`: arguments are to be shown in headers, where a schema marks them. L1 */
+export async function readList(page: (cursor: string | undefined) => Promise<unknown>, isModern = false): Promise<Ready> {
   const found = new Map<string, z.infer<typeof Tool>>();
   const notes: ServerNote[] = [];
   const seen = new Set<string>();
   let cursor: string | undefined;
   let bytes = 0;
+  let entries = 0;
+  const isFull = () => found.size >= TOOLS_MAX || bytes > LIST_BYTES_MAX || entries > ENTRIES_MAX;
   const stop = (keyword: string, says: string) => notes.push({ tool: "", keyword, what: "left_out", says });
   for (let pages = 1; ; pages += 1) {
     const { tools, nextCursor } = Page.parse(await page(cursor));
     for (const given of tools) {
+      // What is past the bound is not even looked at.
+      if (isFull()) break;
+      entries += 1;
       if (depthOf(given) > SCHEMA_DEPTH_MAX) {
         notes.push(tooDeep(given));
         continue;
@@ -47,8 +53,8 @@ export async function readList(page: (cursor: string | undefined) => Promise<unk
         if (found.size < TOOLS_MAX && bytes <= LIST_BYTES_MAX) found.set(tool.data.name, tool.data);
       }
     }
-    if (found.size >= TOOLS_MAX || bytes > LIST_BYTES_MAX) {
-      stop("tools", `the list has more than ${TOOLS_MAX} tools or ${LIST_BYTES_MAX} bytes; the rest was left out`);
+    if (isFull()) {
+      stop("tools", `the list has more than ${TOOLS_MAX} tools, ${ENTRIES_MAX} entries or ${LIST_BYTES_MAX} bytes; the rest was left out`);
       break;
     }
     if (nextCursor === undefined) break;
@@ -63,7 +69,7 @@ export async function readList(page: (cursor: string | undefined) => Promise<unk
     seen.add(nextCursor);
     cursor = nextCursor;
   }
-  const read = [...found.values()].sort((one, other) => (one.name < other.name ? -1 : 1)).map((tool) => toolOf(tool, notes)); // L2
+  const read = [...found.values()].sort((one, other) => (one.name < other.name ? -1 : 1)).map((tool) => toolOf(tool, notes, isModern)); // L2
   const tools = read.filter((tool) => tool !== null);
   return { type: "ready", hash: digest([tools.map(({ name, hash }) => [name, hash]), notes]), tools, notes: bounded(notes) };
 }
@@ -79,8 +85,13 @@ function tooDeep(given: unknown): ServerNote {
   };
 }
 
-function toolOf(given: z.infer<typeof Tool>, notes: ServerNote[]): ServerTool | null {
+function toolOf(given: z.infer<typeof Tool>, notes: ServerNote[], isModern: boolean): ServerTool | null {
   const { name, title, description, inputSchema, annotations } = given;
+  const fault = isModern ? faultIn(inputSchema) : null;
+  if (fault !== null) {
+    notes.push({ tool: name, keyword: "x-mcp-header", what: "left_out", says: fault });
+    return null;
+  }
   const reading = acceptable(inputSchema);
   if (reading.type === "refused") {
     notes.push({ tool: name, keyword: reading.keyword, what: "left_out", says: reading.says });

@@ -15,6 +15,7 @@ import { virtualDriver } from "../../hands/virtual/sandbox.ts";
 import { claudeHarness } from "../../harnesses/claude/harness.ts";
 import { grantMinter } from "../../harnesses/grant.ts";
 import type { Harness } from "../../harnesses/harness.ts";
+import type { HandsDoor } from "../../harnesses/host-context.ts";
 import type { WarmViews } from "../../harnesses/warm-views.ts";
 import { startWorker, type Worker } from "../../harnesses/worker.ts";
 import { admit } from "../../session-store/admit.ts";
@@ -29,6 +30,7 @@ import { mintEvent, mintSession, position } from "../../session-store/ids.ts";
 import { statusOf } from "../../session-store/session.ts";
 import type { Preview, SessionStore } from "../../session-store/store.ts";
 import { fixedKey } from "../../vault-proxy/model-key.ts";
+import { ownProvider, plainModels } from "../../vault-proxy/models/providers.ts";
 import { serve } from "../../vault-proxy/serve.ts";
 import { agent } from "../harnesses/agents.ts";
 import { type ScriptedModel, startModel } from "../support/model/server.ts";
@@ -57,6 +59,7 @@ export interface WorkerChoice {
   readonly store?: SessionStore;
   /** What this worker sees of the hands. */
   readonly hands?: Hands;
+  readonly handsDoor?: HandsDoor;
   /** What this worker keeps of sessions that it drove. */
   readonly views?: WarmViews;
 }
@@ -65,13 +68,15 @@ export class TestNode {
   readonly store: SessionStore;
   readonly model: ScriptedModel;
   readonly hands: HandsClient;
+  /** The installation's signing key. */
+  readonly keyFile: string;
   readonly logged: Record<string, unknown>[];
   readonly #startWorker: (choice: WorkerChoice) => Promise<Worker>;
   readonly #stops: (() => Promise<void>)[];
   readonly #workers: Worker[] = [];
 
   constructor(
-    { store, model, hands }: { store: SessionStore; model: ScriptedModel; hands: HandsClient },
+    { store, model, hands, keyFile }: { store: SessionStore; model: ScriptedModel; hands: HandsClient; keyFile: string },
     logged: Record<string, unknown>[],
     start: (choice: WorkerChoice) => Promise<Worker>,
     stops: (() => Promise<void>)[],
@@ -79,6 +84,7 @@ export class TestNode {
     this.store = store;
     this.model = model;
     this.hands = hands;
+    this.keyFile = keyFile;
     this.logged = logged;
     this.#startWorker = start;
     this.#stops = stops;
@@ -265,10 +271,9 @@ export async function startNode(options: NodeOptions = {}): Promise<TestNode> {
     host: "127.0.0.1",
     port: 0,
     grantKeyFile: publicFile,
-    modelUrl: new URL(model.url),
+    models: plainModels(ownProvider(new URL(model.url), fixedKey("model-key"))),
     headersTimeoutMs: 30_000,
     idleTimeoutMs: 30_000,
-    modelKeys: fixedKey("model-key"),
     log: quiet,
   });
 
@@ -305,6 +310,7 @@ export async function startNode(options: NodeOptions = {}): Promise<TestNode> {
       log,
       ...(fault ? { fault } : {}),
       ...(choice.views ? { views: choice.views } : {}),
+      ...(choice.handsDoor ? { handsDoor: choice.handsDoor } : {}),
     });
   };
   const stops = [
@@ -320,5 +326,5 @@ export async function startNode(options: NodeOptions = {}): Promise<TestNode> {
     () => store.close(),
     () => rm(dir, { recursive: true, force: true }),
   ];
-  return new TestNode({ store, model, hands }, logged, start, stops);
+  return new TestNode({ store, model, hands, keyFile: privateFile }, logged, start, stops);
 }

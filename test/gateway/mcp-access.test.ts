@@ -113,7 +113,7 @@ describe("the metadata of the protected resource", () => {
   const expected = {
     resource: RESOURCE,
     authorization_servers: [ISSUER],
-    scopes_supported: ["sessions:read", "sessions:write"],
+    scopes_supported: ["sessions:read", "sessions:write", "hands:read", "hands:write"],
     bearer_methods_supported: ["header"],
     resource_name: "Manyhands",
   };
@@ -132,7 +132,7 @@ describe("the metadata of the protected resource", () => {
     const where = `resource_metadata="https://hands.example.com${path}"`;
     const asked = await post(door, { jsonrpc: "2.0", id: 1, method: "initialize" });
     expect(asked.status).toBe(401);
-    expect(asked.headers["www-authenticate"]).toBe(`Bearer realm="manyhands", scope="sessions:read sessions:write", ${where}`);
+    expect(asked.headers["www-authenticate"]).toBe(`Bearer realm="manyhands", scope="sessions:read sessions:write hands:read hands:write", ${where}`);
     const wrong = await stateless(door, { authorization: "Bearer nonsense" }, list);
     expect(wrong.headers["www-authenticate"]).toContain(where);
   });
@@ -178,7 +178,8 @@ describe("pages and names", () => {
 test("without a key calls are taken only where the operator said so, and that on loopback only", () => {
   expect(readConfig({}).isMcpOpen).toBe(false);
   expect(readConfig({ MANYHANDS_MCP_OPEN: "1" }).isMcpOpen).toBe(true);
-  expect(() => readConfig({ MANYHANDS_MCP_OPEN: "1", MANYHANDS_HOST: "0.0.0.0" })).toThrow("MANYHANDS_MCP_OPEN");
+  for (const host of ["0.0.0.0", "::", "0", "0.0.0.0.", "127.evil.example.com", "127.0.0.1.example.com", "localhost.example.com"])
+    expect(() => readConfig({ MANYHANDS_MCP_OPEN: "1", MANYHANDS_HOST: host }), host).toThrow("MANYHANDS_MCP_OPEN");
   expect(() => readConfig({ MANYHANDS_MCP_ISSUER: ISSUER })).toThrow("MANYHANDS_MCP_JWKS_URL");
   expect(() => readConfig({ MANYHANDS_MCP_ISSUER: ISSUER, MANYHANDS_MCP_JWKS_URL: ISSUER })).toThrow("MANYHANDS_PUBLIC_URL");
 });

@@ -1,6 +1,6 @@
 // What a client carries for the door, and what it claims: states, headers, reserved names; and what the door never says.
 
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { handshake, post, type Reply, STATELESS, stateless } from "../support/mcp.ts";
 import { type Doors, FIRST, openDoors, SECOND } from "../support/mcp-door.ts";
 import { probe } from "../support/mcp-surface.ts";
@@ -74,6 +74,17 @@ describe("a sealed state", () => {
     const state = await begin();
     expect(refusal(await call({ ...more, state }))).toBe(-32_602);
     expect((await call({ state })).messages.at(-1)?.result.content[0].text).toContain("did it");
+  });
+
+  test("is refused when its time is over", async () => {
+    const state = await begin();
+    vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + 11 * 60_000 });
+    try {
+      expect(refusal(await call({ state }))).toBe(-32_602);
+    } finally {
+      vi.useRealTimers();
+    }
+    expect((await call({ state })).messages.at(-1)?.result.content[0].text).toBe("did it for Ada");
   });
 
   test("of another kind of request is refused", async () => {

@@ -10,16 +10,24 @@ import pino from "pino";
 import { ensureKeys } from "../../gateway/keys.ts";
 import { harden } from "../../gateway/listen.ts";
 import type { McpSettings } from "../../gateway/mcp/door.ts";
+import type { RelaySettings } from "../../gateway/relay/door.ts";
 import { makeServer } from "../../gateway/server.ts";
 import { VaultProxy } from "../../gateway/vault-proxy.ts";
 import { openEmbeddedStore } from "../../session-store/drivers/embedded/driver.ts";
 import { noFault } from "../../session-store/fault-point.ts";
 import type { SessionStore } from "../../session-store/store.ts";
 import { fixedKey } from "../../vault-proxy/model-key.ts";
+import { ownProvider, plainModels } from "../../vault-proxy/models/providers.ts";
 import { serve } from "../../vault-proxy/serve.ts";
 import { openVaultParts, type VaultParts } from "./vault-parts.ts";
 
 export const API_KEY = "test-key-1";
+const RELAY: RelaySettings = {
+  internalHosts: ["127.0.0.1"],
+  times: { connectMs: 2_000, idleMs: 5_000, totalMs: 10_000 },
+  handsUrl: null,
+  handKey: "",
+};
 
 interface Answer {
   readonly status: number;
@@ -50,6 +58,7 @@ export async function startApi(
   options: {
     vaults?: boolean;
     mcp?: Partial<McpSettings>;
+    relay?: Partial<RelaySettings>;
     keepAliveMs?: number;
     slowReaderMs?: number;
     leaseMs?: number;
@@ -71,6 +80,7 @@ export async function startApi(
     fault: noFault,
     ready: () => true,
     mcp: { publicUrl: null, ownUrl: () => url, isLoopback: true, issuer: null, isOpen: false, stateKey: Buffer.alloc(32, 1), ...options.mcp },
+    relay: { ...RELAY, ...options.relay },
     ...(options.keepAliveMs !== undefined && { keepAliveMs: options.keepAliveMs }),
     ...(options.slowReaderMs !== undefined && { slowReaderMs: options.slowReaderMs }),
   });
@@ -89,7 +99,7 @@ export async function startApi(
         return response;
       }) as typeof end;
     }
-    server.app(request, response);
+    server.listener(request, response);
   });
   harden(http);
   await new Promise<void>((resolve) => http.listen(0, "127.0.0.1", resolve));
@@ -127,10 +137,9 @@ async function startVaults(dir: string, log: pino.Logger): Promise<{ client: Vau
     host: "127.0.0.1",
     port: 0,
     grantKeyFile: join(keysDir, "grant.public.jwk"),
-    modelUrl: new URL("http://127.0.0.1:9"),
+    models: plainModels(ownProvider(new URL("http://127.0.0.1:9"), fixedKey(null))),
     headersTimeoutMs: 1_000,
     idleTimeoutMs: 1_000,
-    modelKeys: fixedKey(null),
     log,
   });
   const client = await VaultProxy.open({ url: serving.url, keysDir, log });

@@ -4,13 +4,17 @@ import { accessSync, constants, existsSync } from "node:fs";
 import { delimiter, join } from "node:path";
 import { describe } from "vitest";
 
-export type RealPart = "redis-server" | "gcc" | "docker" | "chromium";
+export type RealPart = "redis-server" | "gcc" | "docker" | "chromium" | "claude";
+
+/** Claude Code's program: installed in a folder of its own, where this variable says, or on PATH. */
+export const CLAUDE_CODE = process.env.TEST_CLAUDE_CODE || "claude";
 
 /** A container engine is there when it listens. */
 export const ENGINE_SOCKET = "/var/run/docker.sock";
 
 export function isThere(part: RealPart): boolean {
   if (part === "docker") return existsSync(ENGINE_SOCKET);
+  if (part === "claude" && CLAUDE_CODE !== part) return existsSync(CLAUDE_CODE);
   return (process.env.PATH ?? "").split(delimiter).some((folder) => {
     try {
       accessSync(join(folder, part), constants.X_OK);
@@ -25,8 +29,13 @@ export function isThere(part: RealPart): boolean {
 export function needs(...parts: readonly RealPart[]): typeof describe | typeof describe.skip {
   const missing = parts.filter((part) => !isThere(part));
   if (missing.length === 0) return describe;
-  const reason = missing.map((part) => (part === "docker" ? `no container engine at ${ENGINE_SOCKET}` : `${part} not found on PATH`)).join(" and ");
+  const reason = missing.map(whyMissing).join(" and ");
   if (process.env.CI) throw new Error(`In CI nothing is skipped: ${reason}.`);
   process.stderr.write(`\n*** SKIPPED: ${reason}. ***\n`);
   return describe.skip;
+}
+
+function whyMissing(part: RealPart): string {
+  if (part === "docker") return `no container engine at ${ENGINE_SOCKET}`;
+  return part === "claude" ? "no Claude Code where TEST_CLAUDE_CODE says, nor on PATH" : `${part} not found on PATH`;
 }

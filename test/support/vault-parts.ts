@@ -7,6 +7,7 @@ import type { Logger } from "pino";
 import { Audit } from "../../vault-proxy/audit.ts";
 import { FileVault } from "../../vault-proxy/drivers/file/driver.ts";
 import { Way, type WayOptions } from "../../vault-proxy/egress/way.ts";
+import { Spend } from "../../vault-proxy/models/spend.ts";
 import { Reach } from "../../vault-proxy/reach.ts";
 
 export interface EgressParts extends WayOptions {
@@ -20,6 +21,7 @@ export interface VaultParts {
   readonly audit: Audit;
   readonly reach: Reach;
   readonly egressWay: Way;
+  readonly spend: Spend;
   close(): Promise<void>;
 }
 
@@ -27,8 +29,10 @@ export async function openVaultParts(log: Logger, internalHosts: readonly string
   const folder = await mkdtemp(join(tmpdir(), "manyhands-vault-"));
   const vaults = await FileVault.open({ folder, keys: { type: "file", path: join(folder, "master.key"), isOwn: true } });
   const audit = await Audit.open(join(folder, "audit"), log);
+  const spend = new Spend(folder);
   return {
     folder,
+    spend,
     vaults,
     audit,
     reach: new Reach(internalHosts),
@@ -36,6 +40,7 @@ export async function openVaultParts(log: Logger, internalHosts: readonly string
     async close() {
       await vaults.close();
       await audit.close();
+      spend.close();
       await rm(folder, { recursive: true, force: true });
     },
   };

@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { type CryptoKey, exportJWK, generateKeyPair, SignJWT } from "jose";
 import { pino } from "pino";
 import { fixedKey, type ModelKeys } from "../../vault-proxy/model-key.ts";
+import { type Models, ownProvider, plainModels } from "../../vault-proxy/models/providers.ts";
 import { serve } from "../../vault-proxy/serve.ts";
 import { type EgressParts, openVaultParts, type VaultParts } from "../support/vault-parts.ts";
 
@@ -54,12 +55,13 @@ export async function startProxy(
     keys?: ModelKeys;
     headersTimeoutMs?: number;
     bodyBytesMax?: number;
+    models?: Models;
     internalHosts?: readonly string[];
     egress?: EgressParts;
   } = {},
 ): Promise<TestProxy> {
   const log: string[] = [];
-  const { keys = fixedKey(KEY), headersTimeoutMs = 5_000, bodyBytesMax, internalHosts, egress } = more;
+  const { keys = fixedKey(KEY), headersTimeoutMs = 5_000, bodyBytesMax, models, internalHosts, egress } = more;
   const logger = pino({ level: "trace" }, { write: (line: string) => log.push(line) });
   const parts = await openVaultParts(logger, internalHosts, egress);
   const serving = await serve({
@@ -67,11 +69,10 @@ export async function startProxy(
     host: "127.0.0.1",
     port: 0,
     grantKeyFile: signer.file,
-    modelUrl: new URL(modelUrl),
+    models: models ?? plainModels(ownProvider(new URL(modelUrl), keys)),
     headersTimeoutMs,
     idleTimeoutMs: 5_000,
     ...(bodyBytesMax === undefined ? {} : { bodyBytesMax }),
-    modelKeys: keys,
     log: logger,
   });
   const close = async () => {

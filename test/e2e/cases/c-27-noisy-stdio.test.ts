@@ -3,7 +3,7 @@
 // azizmazrou/ews-mcp#133, openclaw/openclaw#71793, jwbron/egg#2804
 
 import { afterEach, expect, test } from "vitest";
-import { closeHands, openCommand, stdio, textOf } from "../../support/mcp/hand.ts";
+import { closeHands, FRESH, openCommand, stdio, textOf } from "../../support/mcp/hand.ts";
 
 afterEach(() => closeHands());
 
@@ -27,4 +27,13 @@ test("a credential of the child's environment is in no diagnostic", async () => 
 test("a frame of five megabytes comes in pieces of one kilobyte", async () => {
   const { call } = openCommand(stdio("pieces"));
   expect(textOf(await call("big"))).toMatch(/^x{10000}[\s\S]*left out here[\s\S]*x{10000}$/);
+});
+
+test.each(["flood", "babble"])("a %s without an end ends the child and its call, in bounded time, and the next call has a new one", async (mode) => {
+  const hand = openCommand(stdio(mode), { idleMs: 20_000, totalMs: 60_000 });
+  const before = process.memoryUsage().rss;
+  expect(textOf(await hand.call("echo", { text: "x" }))).toMatch(/^unknown: MCP server "thing": it sent more than 20000 messages in 10000 ms/);
+  expect((process.memoryUsage().rss - before) / 1024 / 1024).toBeLessThan(200);
+  expect(hand.logged.filter(({ msg }) => msg === "server.said").length).toBeLessThanOrEqual(21);
+  expect(await hand.hand.listTools(FRESH)).toMatchObject({ type: "ready" });
 });

@@ -6,6 +6,9 @@
 //   deaf         does not end when its input closes
 //   modern       knows the stateless era only
 //   exit         ends before it answers anything
+//   flood        a million words of progress before an answer
+//   babble       a million lines that are no frames before an answer
+//   talker       says on its standard error what it is told
 
 import { createInterface } from "node:readline";
 
@@ -41,9 +44,17 @@ async function answer(id: number, method: string, name: string, text: string): P
   }
   if (method !== "tools/call") return send({ id, error: { code: -32_601, message: "Method not found" } });
   if (name === "exit") process.exit(7);
+  if (mode === "flood") await pour(JSON.stringify({ jsonrpc: "2.0", method: "notifications/progress", params: { progressToken: id, progress: 1 } }));
+  if (mode === "babble") await pour("nothing that anyone wants to know");
+  if (mode === "talker") process.stderr.write(`${text}\n`);
   const said =
     name === "pid" ? String(process.pid) : name === "environment" ? JSON.stringify(process.env) : name === "big" ? "x".repeat(5 * 1024 * 1024) : text;
   send({ id, result: { content: [{ type: "text", text: said }], ...(isModern ? { resultType: "complete" } : {}) } });
+}
+
+async function pour(line: string): Promise<void> {
+  const piece = `${line}\n`.repeat(100);
+  for (let n = 0; n < 10_000; n += 1) if (!process.stdout.write(piece)) await new Promise((resolve) => process.stdout.once("drain", resolve));
 }
 
 function send(message: object): void {

@@ -1,0 +1,57 @@
+// Where the requests for a hand go, and with which headers of ours.
+//
+//   O1  A session goes where it was opened, or nowhere: its id at the hand is for that hand alone, and our key for programs of ours alone.
+
+import type { RegisteredHand } from "../../hands/registry.ts";
+import { mintFrom } from "../../session-store/ids.ts";
+import type { Caller } from "../mcp/caller.ts";
+import { RpcError } from "../mcp/rpc.ts";
+import type { Address, RelaySession } from "./upstream.ts";
+
+const NOT_SERVED = -32_000;
+
+export interface Ways {
+  /** The hand host that runs the servers of the operator's file; null: this gateway has none. */
+  readonly handsUrl: string | null;
+  readonly handKey: string;
+}
+
+/** The one place that knows. Refuses a hand that can't be reached by this door. */
+export function upstreamOf(hand: RegisteredHand, caller: Caller, { handsUrl, handKey }: Ways): Address {
+  if (hand.vault_ids.length > 0) throw refused("Its credential is in a vault, and this installation does not relay such hands.");
+  const { transport } = hand;
+  switch (transport.type) {
+    case "http":
+      return { url: urlOf(transport.url), headers: {}, isOwn: false, era: null };
+    case "sse":
+      throw refused("It speaks the older HTTP+SSE transport, which is not relayed.");
+    case "stdio": {
+      if (handsUrl === null) throw refused("It runs in a hand host, and this gateway has none.");
+      const url = new URL(`/mcp/servers/${encodeURIComponent(transport.server)}`, handsUrl);
+      if (hand.sharing === "shared") url.searchParams.set("sharing", "shared");
+      // A server without sessions has a child for each of its users, unless it is shared: the host knows them by a name that says nothing.
+      const owner = hand.sharing === "shared" ? "" : mintFrom("owner", caller.workspace, caller.name);
+      return { url, headers: { authorization: `Bearer ${handKey}`, "x-manyhands-owner": owner }, isOwn: true, era: null };
+    }
+  }
+}
+
+const OWN = "own:";
+
+/** How a session remembers where it was opened. O1 */
+export const placeOf = ({ url, isOwn }: Address): string => `${isOwn ? OWN : ""}${url.href}`;
+
+/** Where the requests of a session go; null: the hand is not what it was. A hand host keeps its sessions: of several, it must be the same. O1 */
+export function addressOf({ url }: Pick<RelaySession, "url">, now: Address): Address | null {
+  if (!now.isOwn) return url === now.url.href ? now : null;
+  if (!url.startsWith(OWN)) return null;
+  const then = new URL(url.slice(OWN.length));
+  return then.pathname === now.url.pathname ? { ...now, url: then } : null;
+}
+
+function urlOf(text: string): URL {
+  if (!URL.canParse(text)) throw refused("Its address is no URL.");
+  return new URL(text);
+}
+
+const refused = (why: string): RpcError => new RpcError(NOT_SERVED, `This hand can't be used here. ${why}`, { status: 501 });
