@@ -12,14 +12,15 @@ import type { Logger } from "pino";
 import type { ListAsk, Outcome, ServerTools } from "../hand.ts";
 import type { Runner, RunnerCall } from "../runner.ts";
 import { cut, isOverCap, preview } from "../tools/cap.ts";
+import type { ArgumentChecks } from "./argument-checks.ts";
 import { Ended, Limits, type Times } from "./call-limits.ts";
 import { Connection, Trouble, type Where } from "./connection.ts";
 import { REASON_CHARS_MAX } from "./limits.ts";
 import { masked } from "./mask.ts";
-import { headersOf } from "./param-headers.ts";
 import { Relisting } from "./relisting.ts";
 import { shownOf } from "./result.ts";
 import { readList } from "./tool-list.ts";
+import { ToolSchemas } from "./tool-schemas.ts";
 
 const RETRY_MS_MIN = 1_000;
 const RETRY_MS_MAX = 60_000;
@@ -34,6 +35,7 @@ export interface ServerHandOptions {
   readonly where: Where | null;
   readonly times: Times;
   readonly log: Logger;
+  readonly checks: ArgumentChecks;
   /** Puts a long text where the session can read it; gives the words that say where. */
   keep(toolUseId: string, text: string): Promise<string>;
 }
@@ -51,6 +53,7 @@ export class ServerHand implements Runner {
   #connection: Connection | null = null;
   #opening: Promise<Connection> | null = null;
   #list: Ready | null = null;
+  readonly #schemas: ToolSchemas;
   #listing: Promise<Ready | Failed> | null = null;
   #failed: (Failed & { readonly at: number; readonly waitMs: number; isTold: boolean }) | null = null;
   /** What is being read may be the list before the change. */
@@ -61,6 +64,7 @@ export class ServerHand implements Runner {
 
   constructor(options: ServerHandOptions) {
     this.#options = options;
+    this.#schemas = new ToolSchemas(options.checks);
   }
 
   async listTools({ known, waitMs, isFresh }: ListAsk): Promise<ServerTools> {
@@ -135,7 +139,11 @@ export class ServerHand implements Runner {
     try {
       const list = await this.#again(async (connection) => {
         const ask = { signal, timeoutMs: NEVER_MS };
-        return await readList((cursor) => connection.request("tools/list", cursor === undefined ? {} : { cursor }, ask));
+        const schemas = new Map<string, unknown>();
+        const page = (cursor: string | undefined) => connection.request("tools/list", cursor === undefined ? {} : { cursor }, ask);
+        const read = await readList(page, { hasHeaders: connection.hasHeaders, keep: (tool, schema) => schemas.set(tool, schema) });
+        this.#schemas.replace(schemas);
+        return read;
       });
       for (const note of list.notes) log.warn({ hand, server: name, tool: note.tool, keyword: note.keyword, what: note.what }, "server.tool_odd");
       this.#list = list;
@@ -156,16 +164,12 @@ export class ServerHand implements Runner {
     const { name, times } = this.#options;
     const limits = new Limits(times, controller);
     try {
+      const wrong = await this.#schemas.wrongIn(call.tool, call.input);
+      if (wrong !== null) return this.#error(`the arguments do not fit the tool's schema, and it was not run: ${wrong}`);
       const given = await this.#again(async (connection) => {
         limits.start();
-        const headers = connection.era === "modern" ? headersOf(this.#schemaOf(call.tool), call.input) : {};
-        const params = { name: call.tool, arguments: call.input };
-        return await connection.request("tools/call", params, {
-          signal: controller.signal,
-          timeoutMs: NEVER_MS,
-          headers,
-          onProgress: () => limits.heard(),
-        });
+        const on = { signal: controller.signal, timeoutMs: NEVER_MS, onProgress: () => limits.heard() };
+        return await this.#schemas.send(connection, call, on, () => this.#refresh());
       }, controller.signal);
       const shown = shownOf(given);
       if (shown === null) return this.#error("it gave something that is no result of a tool");
@@ -197,10 +201,6 @@ export class ServerHand implements Runner {
   async #bounded<Block extends { readonly type: string }>(toolUseId: string, block: Block): Promise<Block | { type: "text"; text: string }> {
     if (block.type !== "text" || !("text" in block) || typeof block.text !== "string" || !isOverCap(block.text)) return block;
     return { type: "text", text: preview(block.text, await this.#options.keep(toolUseId, block.text)) };
-  }
-
-  #schemaOf(tool: string): unknown {
-    return this.#list?.tools.find(({ name }) => name === tool)?.input_schema;
   }
 
   /** Work on an open connection; once more where the server forgot the session. N3 */

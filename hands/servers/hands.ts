@@ -5,6 +5,7 @@ import type { Logger } from "pino";
 import { z } from "zod";
 import type { ServerWanted } from "../hand.ts";
 import type { HandRow } from "../ledger.ts";
+import { ArgumentChecks } from "./argument-checks.ts";
 import { TIMES, type Times } from "./call-limits.ts";
 import { Children } from "./children.ts";
 import type { ConfiguredServers } from "./configured.ts";
@@ -21,6 +22,8 @@ export interface ServerSettings {
   readonly internalHosts: readonly string[];
   readonly times: Times;
   readonly configured: ConfiguredServers;
+  /** The built file of argument-thread.ts, where this code does not run from beside it. */
+  readonly argumentThread?: URL;
   /** What children get of this process's environment. */
   readonly environment: Readonly<Record<string, string>>;
 }
@@ -48,12 +51,14 @@ export class ServerHands {
   readonly #settings: ServerSettings;
   readonly #children: Children;
   readonly #reach: Reach;
+  readonly #checks: ArgumentChecks;
   readonly #log: Logger;
 
   constructor(settings: ServerSettings, host: string, log: Logger) {
     this.#settings = settings;
     this.#children = new Children(host, settings.environment);
     this.#reach = new Reach(settings.internalHosts, settings.times.connectMs);
+    this.#checks = new ArgumentChecks(log, settings.argumentThread);
     this.#log = log;
   }
 
@@ -73,11 +78,13 @@ export class ServerHands {
       where: this.#whereOf(wanted, row.hand),
       times: this.#settings.times,
       log: this.#log,
+      checks: this.#checks,
       keep,
     });
   }
 
   async stop(): Promise<void> {
+    await this.#checks.stop();
     await this.#reach.close();
   }
 

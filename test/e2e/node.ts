@@ -36,6 +36,7 @@ import { openVaultParts } from "../support/vault-parts.ts";
 
 /** Threads run built files. */
 const THREAD = new URL("../../dist/hands/virtual/thread.js", import.meta.url);
+const ARGUMENT_THREAD = new URL("../../dist/hands/servers/argument-thread.js", import.meta.url);
 const DEADLINE_MS = 30_000;
 const POLL_MS = 20;
 
@@ -271,7 +272,8 @@ export async function startNode(options: NodeOptions = {}): Promise<TestNode> {
   });
 
   const ledger = Ledger.open(join(dir, "hands"), (error) => log.error({ error }, "ledger.failed"));
-  const servers = { ...SERVER_SETTINGS, internalHosts: ["*"], environment: { PATH: process.env.PATH ?? "" }, ...options.servers };
+  const environment = { PATH: process.env.PATH ?? "" };
+  const servers = { ...SERVER_SETTINGS, internalHosts: ["*"], environment, argumentThread: ARGUMENT_THREAD, ...options.servers };
   const host = new HandHost({ ledger, driver: virtualDriver(THREAD), dataDir: join(dir, "hands"), log: quiet, servers });
   await host.start();
   const door = await openDoor({ host, handKey: "hand-key", address: "127.0.0.1", port: 0, log: quiet });
