@@ -18,6 +18,7 @@ import { Access, Challenge } from "./access.ts";
 import type { Caller } from "./caller.ts";
 import { Catalogue } from "./dispatch.ts";
 import { HandshakeEra, VERSIONS } from "./handshake/era.ts";
+import { Listening, type ListeningLimits } from "./listening.ts";
 import { refusedReach } from "./origin.ts";
 import { errorMessage, INTERNAL_ERROR, idIn, PARSE_ERROR, REFUSED, RpcError, type RpcId } from "./rpc.ts";
 import { Seal } from "./seal.ts";
@@ -38,6 +39,8 @@ export interface McpSettings {
   readonly isOpen: boolean;
   /** 32 bytes that all nodes share. */
   readonly stateKey: Uint8Array;
+  /** Of the streams of one caller, where they are not the usual ones. */
+  readonly listening?: ListeningLimits;
 }
 
 export interface McpDoorOptions extends McpSettings {
@@ -57,6 +60,7 @@ export class McpDoor {
   readonly #options: McpDoorOptions;
   readonly #catalogue: Catalogue;
   readonly #watchers: Watchers;
+  readonly #listening: Listening;
   readonly #handshake: HandshakeEra;
   readonly #stateless: StatelessEra;
   readonly #stopSweeping: () => void;
@@ -65,6 +69,7 @@ export class McpDoor {
   constructor(options: McpDoorOptions) {
     const { store, log, surface, stateKey, path } = options;
     this.#options = options;
+    this.#listening = new Listening(options.listening);
     this.access = new Access({ ...options, resource: () => `${options.publicUrl ?? options.ownUrl()}${path}` });
     this.#catalogue = new Catalogue(surface);
     this.#watchers = new Watchers(surface.resources, log);
@@ -85,6 +90,7 @@ export class McpDoor {
       const caller = await (this.#options.enter?.(request) ?? this.access.caller(request.headers));
       switch (request.method) {
         case "GET":
+          this.#listening.enter(caller, response);
           return await this.#handshake.get(request, response, caller, session);
         case "DELETE":
           return await this.#handshake.delete(response, caller, session);
@@ -105,6 +111,7 @@ export class McpDoor {
       }
       const { method, params } = partsOf(body);
       this.access.demand(caller, this.#catalogue.scopesOf(method, params));
+      if (method === "subscriptions/listen") this.#listening.enter(caller, response);
       await this.#stateless.serve(request, response, body, caller);
     } catch (error) {
       this.#answer(response, id, error);
@@ -150,7 +157,8 @@ export class McpDoor {
     const { status, body } = this.#told(error, id);
     if (response.headersSent) return void response.destroy();
     if (error instanceof Challenge) response.setHeader("www-authenticate", error.header);
-    if (error instanceof Refusal && REFUSALS[error.code].retry === "later") response.setHeader("retry-after", "1");
+    const isForLater = error instanceof RpcError ? error.status === 429 : error instanceof Refusal && REFUSALS[error.code].retry === "later";
+    if (isForLater) response.setHeader("retry-after", "1");
     // What was not read must not be taken for the next request.
     if (!response.req.complete) response.setHeader("connection", "close");
     sendJson(response, status, body);

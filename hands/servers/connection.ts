@@ -107,6 +107,11 @@ export class Connection {
     return this.#client.getNegotiatedProtocolVersion();
   }
 
+  /** Calls carry headers that mirror what is in them. */
+  get hasHeaders(): boolean {
+    return this.era === "modern" && this.#inner instanceof StreamableHTTPClientTransport;
+  }
+
   /** C1. Rejects with a `Trouble`, or with the signal's reason. */
   static async open(where: Where, heard: Heard, signal: AbortSignal, timeoutMs: number): Promise<Connection> {
     if (where.type === "command") return openChild(where, heard, signal, timeoutMs);

@@ -15,14 +15,15 @@ import type { Logger } from "pino";
 import type { ListAsk, Outcome, ServerTools } from "../hand.ts";
 import type { Runner, RunnerCall } from "../runner.ts";
 import { cut, isOverCap, preview } from "../tools/cap.ts";
+import type { ArgumentChecks } from "./argument-checks.ts";
 import { Ended, Limits, type Times } from "./call-limits.ts";
 import { Connection, Trouble, type Where } from "./connection.ts";
 import { REASON_CHARS_MAX } from "./limits.ts";
 import { masked } from "./mask.ts";
-import { headersOf } from "./param-headers.ts";
 import { Relisting } from "./relisting.ts";
 import { shownOf } from "./result.ts";
 import { readList } from "./tool-list.ts";
+import { ToolSchemas } from "./tool-schemas.ts";
 import { inTime, unless } from "./waiting.ts";
 
 const RETRY_MS_MIN = 1_000;
@@ -40,6 +41,7 @@ export interface ServerHandOptions {
   readonly where: Where | null;
   readonly times: Times;
   readonly log: Logger;
+  readonly checks: ArgumentChecks;
   readonly keep: Keep;
 }
 
@@ -61,6 +63,7 @@ export class ServerHand implements Runner {
   #list: Ready | null = null;
   /** Over which connection the list was read, and when. */
   #listed: { readonly by: Connection; readonly at: number } | null = null;
+  readonly #schemas: ToolSchemas;
   #listing: Promise<Ready | Failed> | null = null;
   #failed: (Failed & { readonly at: number; readonly waitMs: number; isTold: boolean }) | null = null;
   #complaint: Failed | null = null;
@@ -72,6 +75,7 @@ export class ServerHand implements Runner {
 
   constructor(options: ServerHandOptions) {
     this.#options = options;
+    this.#schemas = new ToolSchemas(options.checks);
   }
 
   async listTools({ known, waitMs, isFresh }: ListAsk): Promise<ServerTools> {
@@ -139,10 +143,10 @@ export class ServerHand implements Runner {
       const list = await this.#again(async (connection) => {
         const ask = { signal, timeoutMs: NEVER_MS };
         const at = performance.now();
-        const read = await readList(
-          (cursor) => connection.request("tools/list", cursor === undefined ? {} : { cursor }, ask),
-          connection.era === "modern",
-        );
+        const schemas = new Map<string, unknown>();
+        const page = (cursor: string | undefined) => connection.request("tools/list", cursor === undefined ? {} : { cursor }, ask);
+        const read = await readList(page, { hasHeaders: connection.hasHeaders, keep: (tool, schema) => schemas.set(tool, schema) });
+        this.#schemas.replace(schemas);
         this.#listed = { by: connection, at };
         const { server, protocolVersion } = connection;
         return { ...read, ...(server ? { server } : {}), ...(protocolVersion === undefined ? {} : { protocolVersion }) };
@@ -166,18 +170,14 @@ export class ServerHand implements Runner {
     const { name, times } = this.#options;
     const limits = new Limits(times, controller);
     try {
+      const wrong = await this.#schemas.wrongIn(call.tool, call.input);
+      if (wrong !== null) return this.#error(`the arguments do not fit the tool's schema, and it was not run: ${wrong}`);
       const given = await this.#again(async (connection) => {
         limits.start();
         if (call.pin !== undefined) await this.#hold(call.tool, call.pin, connection);
         controller.signal.throwIfAborted();
-        const headers = connection.era === "modern" ? headersOf(this.#schemaOf(call.tool), call.input) : {};
-        const params = { name: call.tool, arguments: call.input };
-        return await connection.request("tools/call", params, {
-          signal: controller.signal,
-          timeoutMs: NEVER_MS,
-          headers,
-          onProgress: () => limits.heard(),
-        });
+        const on = { signal: controller.signal, timeoutMs: NEVER_MS, onProgress: () => limits.heard() };
+        return await this.#schemas.send(connection, call, on, () => this.#refresh());
       }, controller.signal);
       const shown = shownOf(given);
       if (shown === null) return this.#error("it gave something that is no result of a tool");
@@ -226,10 +226,6 @@ export class ServerHand implements Runner {
   ): Promise<Block | { type: "text"; text: string }> {
     if (block.type !== "text" || !("text" in block) || typeof block.text !== "string" || !isOverCap(block.text)) return block;
     return { type: "text", text: preview(block.text, await keep(toolUseId, block.text)) };
-  }
-
-  #schemaOf(tool: string): unknown {
-    return this.#list?.tools.find(({ name }) => name === tool)?.input_schema;
   }
 
   /** Work on an open connection; once more where the server forgot the session. N3 */

@@ -8,6 +8,7 @@ import type { Holder, ListAsk, ServerTools } from "../hand.ts";
 import type { HandRow } from "../ledger.ts";
 import { ServerRelay } from "../relay/door.ts";
 import type { Runner } from "../runner.ts";
+import { ArgumentChecks } from "./argument-checks.ts";
 import { TIMES, type Times } from "./call-limits.ts";
 import { Children } from "./children.ts";
 import type { ConfiguredServers } from "./configured.ts";
@@ -28,6 +29,8 @@ export interface ServerSettings {
   readonly configured: ConfiguredServers;
   /** The vault proxy, for sessions that have vaults; null: there is none. */
   readonly vaultUrl: string | null;
+  /** The built file of argument-thread.ts, where this code does not run from beside it. */
+  readonly argumentThread?: URL;
   /** What children get of this process's environment. */
   readonly environment: Readonly<Record<string, string>>;
 }
@@ -78,6 +81,7 @@ export class ServerHands {
   /** What may be used of vaults, by hand. */
   readonly #grants = new HandGrants();
   readonly #shared = new SharedHands();
+  readonly #checks: ArgumentChecks;
   readonly #log: Logger;
 
   constructor(settings: ServerSettings, host: string, log: Logger) {
@@ -85,6 +89,7 @@ export class ServerHands {
     this.#children = new Children(host, settings.environment);
     this.#reach = new Reach(settings.internalHosts, settings.times.connectMs);
     this.#vault = settings.vaultUrl === null ? null : new VaultWay(settings.vaultUrl);
+    this.#checks = new ArgumentChecks(log, settings.argumentThread);
     this.#log = log;
     this.relay = new ServerRelay({ configured: settings.configured, children: this.#children, reach: this.#reach, log });
   }
@@ -131,12 +136,14 @@ export class ServerHands {
         totalMs: wanted.times?.totalMs ?? times.totalMs,
       },
       log: this.#log,
+      checks: this.#checks,
       keep,
     });
   }
 
   async stop(): Promise<void> {
     await this.relay.stop();
+    await this.#checks.stop();
     await this.#reach.close();
     await this.#vault?.close();
   }

@@ -26,8 +26,18 @@ const Tool = z.looseObject({
 
 type Ready = Extract<ServerTools, { type: "ready" }>;
 
-/** Walks all pages. `page` asks for one. `isModern`: arguments are to be shown in headers, where a schema marks them. L1 */
-export async function readList(page: (cursor: string | undefined) => Promise<unknown>, isModern = false): Promise<Ready> {
+interface ReadOptions {
+  /** Calls carry headers that schemas ask for: a tool that asks wrongly can't be called. */
+  readonly hasHeaders?: boolean;
+  /** Is given the input schema of each tool that is read, as the server gave it. */
+  keep?(name: string, schema: unknown): void;
+}
+
+/** Walks all pages. `page` asks for one. L1 */
+export async function readList(
+  page: (cursor: string | undefined) => Promise<unknown>,
+  { hasHeaders = false, keep }: ReadOptions = {},
+): Promise<Ready> {
   const found = new Map<string, z.infer<typeof Tool>>();
   const notes: ServerNote[] = [];
   const seen = new Set<string>();
@@ -69,8 +79,9 @@ export async function readList(page: (cursor: string | undefined) => Promise<unk
     seen.add(nextCursor);
     cursor = nextCursor;
   }
-  const read = [...found.values()].sort((one, other) => (one.name < other.name ? -1 : 1)).map((tool) => toolOf(tool, notes, isModern)); // L2
+  const read = [...found.values()].sort((one, other) => (one.name < other.name ? -1 : 1)).map((tool) => toolOf(tool, notes, hasHeaders)); // L2
   const tools = read.filter((tool) => tool !== null);
+  for (const { name } of tools) keep?.(name, found.get(name)?.inputSchema);
   return { type: "ready", hash: digest([tools.map(({ name, hash }) => [name, hash]), notes]), tools, notes: bounded(notes) };
 }
 
@@ -85,9 +96,9 @@ function tooDeep(given: unknown): ServerNote {
   };
 }
 
-function toolOf(given: z.infer<typeof Tool>, notes: ServerNote[], isModern: boolean): ServerTool | null {
+function toolOf(given: z.infer<typeof Tool>, notes: ServerNote[], hasHeaders: boolean): ServerTool | null {
   const { name, title, description, inputSchema, annotations } = given;
-  const fault = isModern ? faultIn(inputSchema) : null;
+  const fault = hasHeaders ? faultIn(inputSchema) : null;
   if (fault !== null) {
     notes.push({ tool: name, keyword: "x-mcp-header", what: "left_out", says: fault });
     return null;

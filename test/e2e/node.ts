@@ -39,6 +39,7 @@ import { Signer } from "../vault-proxy/signer.ts";
 
 /** Threads run built files. */
 const THREAD = new URL("../../dist/hands/virtual/thread.js", import.meta.url);
+const ARGUMENT_THREAD = new URL("../../dist/hands/servers/argument-thread.js", import.meta.url);
 const DEADLINE_MS = 30_000;
 const POLL_MS = 20;
 
@@ -300,6 +301,7 @@ export async function startNode(options: NodeOptions = {}): Promise<TestNode> {
     internalHosts: ["*"],
     vaultUrl: vault.url,
     environment: { PATH: process.env.PATH ?? "" },
+    argumentThread: ARGUMENT_THREAD,
     ...options.servers,
   };
   const host = new HandHost({ ledger, driver: virtualDriver(THREAD), dataDir: join(dir, "hands"), log: quiet, servers });

@@ -41,3 +41,20 @@ test("questions, spent states and stored answers are swept when their time is ov
     await doors.close();
   }
 });
+
+test("streams that have to stay keep none that came after them", async () => {
+  const doors = await openDoors(probe().surface);
+  try {
+    const { store } = doors;
+    const put = (id: string, until: number) =>
+      store.put("manyhands", [{ kind: "mcp_stream", id, body: { session: "mcps_1", request: 1, count: 0, isDone: false, until }, replaces: 0 }]);
+    const later = Date.now() + DAY_MS;
+    for (let n = 0; n < 250; n += 1) await put(`running-${n}`, later + DAY_MS);
+    await put("over", 0);
+    await sweep(store, later);
+    expect(await store.get("manyhands", "mcp_stream", "over")).toBeNull();
+    expect(await store.list("manyhands", "mcp_stream", { order: "asc", limit: 1_000 })).toHaveLength(250);
+  } finally {
+    await doors.close();
+  }
+});

@@ -5,6 +5,8 @@
 //   R2  A client that comes back with `Last-Event-ID`, at any node, gets every later message once, in order, and then goes on with the stream.
 //   R3  A client that goes away calls nothing off: the call runs to its end, and its answer waits.
 //   R4  A stream is resumed by its own session only; to another it is unknown.
+//   R5  What could not be stored is kept in this process, up to KEPT_BYTES_MAX, and resumed from there; a stream that lacks what a client did not get is
+//       not resumed at all.
 
 import type { ServerResponse } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -38,11 +40,15 @@ export class ReplyStream {
   readonly #options: StreamsOptions;
   readonly #log: StreamLog;
   #timer: NodeJS.Timeout;
+  /** The newest messages; the number of the first of them. Those up to `#stored` are in the store. */
   readonly #kept: string[] = [];
   #keptBytes = 0;
+  #keptFrom = 1;
+  #stored = 0;
   #count = 0;
   #isStored = false;
   #isOver = false;
+  /** It could not be stored, and is not stored any further. R5 */
   #isBroken = false;
   #out: SseResponse | null = null;
   #underWay = 0;
@@ -60,12 +66,24 @@ export class ReplyStream {
     const out = new SseResponse(response, this.#options.keepAliveMs);
     return this.#inTurn(async () => {
       this.#out?.end();
-      this.#out = out;
+      this.#out = null;
       if (isPrimed) out.prime(`${this.id}.${after}`);
-      for (let n = after + 1; n <= this.#count; n += 1) await out.message(await this.#message(n), `${this.id}.${n}`);
+      try {
+        for (let n = after + 1; n <= this.#count; n += 1) await out.message(await this.#message(n), `${this.id}.${n}`);
+      } catch (error) {
+        // No hole: the client comes back for the rest.
+        out.end();
+        throw error;
+      }
+      this.#out = out;
       if (this.#isOver) out.end();
-      else out.onClose(() => void this.#inTurn(() => this.#store()));
+      else out.onClose(() => void this.#inTurn(() => this.#storeOnce()));
     });
+  }
+
+  /** Is everything there that came after a message? R5 */
+  holds(after: number): boolean {
+    return this.#stored >= this.#keptFrom - 1 || after >= this.#keptFrom - 1;
   }
 
   /** Is there room for a message that nobody would miss? */
@@ -92,7 +110,7 @@ export class ReplyStream {
     return this.#inTurn(async () => {
       clearTimeout(this.#timer);
       this.#isOver = true;
-      if (this.#isStored) await this.#log.append([], true);
+      if (this.#isStored) await this.#store(true);
       this.#out?.end();
     });
   }
@@ -104,40 +122,49 @@ export class ReplyStream {
 
   async #put(text: string, isLast: boolean): Promise<void> {
     this.#count += 1;
-    try {
-      if (this.#isStored) await this.#log.append([text], isLast);
-      else if (!this.#isBroken) {
-        this.#kept.push(text);
-        this.#keptBytes += text.length;
-        if (this.#keptBytes > KEPT_BYTES_MAX || !this.#out?.isOpen) await this.#store(isLast);
-      }
-    } catch (error) {
-      // The client that is still there gets its answer; one that is not has lost it.
-      this.#isBroken = true;
-      this.#isStored = false;
-      this.#options.log.warn({ reason: reasonOf(error) }, "mcp.stream_not_stored");
-    }
+    this.#kept.push(text);
+    this.#keptBytes += text.length;
+    if (this.#isStored || this.#keptBytes > KEPT_BYTES_MAX || !this.#out?.isOpen) await this.#store(isLast);
     await this.#out?.message(text, `${this.id}.${this.#count}`);
   }
 
-  /** R1 */
+  /** R1 R5 */
   async #store(isLast = this.#isOver): Promise<void> {
-    if (this.#isStored || this.#isBroken) return;
-    await this.#log.append(this.#kept, isLast);
-    this.#isStored = true;
-    this.#kept.length = 0;
+    if (!this.#isBroken) {
+      try {
+        await this.#log.append(this.#kept, isLast);
+        this.#isStored = true;
+        this.#stored = this.#count;
+        this.#forget(this.#kept.length);
+      } catch (error) {
+        // Not tried again: what of it is in the store by now is not known.
+        this.#isBroken = true;
+        this.#options.log.warn({ reason: reasonOf(error) }, "mcp.stream_not_stored");
+      }
+    }
+    while (this.#keptBytes > KEPT_BYTES_MAX && this.#kept.length > 1) this.#forget(1);
+  }
+
+  /** A stream that is stored already is as its messages left it. */
+  async #storeOnce(): Promise<void> {
+    if (!this.#isStored) await this.#store();
+  }
+
+  #forget(count: number): void {
+    for (const text of this.#kept.splice(0, count)) this.#keptBytes -= text.length;
+    this.#keptFrom += count;
   }
 
   async #message(n: number): Promise<string> {
-    return this.#isStored ? readMessageText(this.#options.store, this.id, n) : (this.#kept[n - 1] ?? "");
+    const kept = this.#kept[n - this.#keptFrom];
+    return kept ?? readMessageText(this.#options.store, this.id, n);
   }
 
   /** Stores what is young, and says of what is stored that its node lives. */
   #alive(): void {
     void this.#inTurn(async () => {
       if (this.#isOver) return;
-      if (this.#isStored) await this.#log.append([], false);
-      else await this.#store();
+      await this.#store();
       this.#timer = setTimeout(() => this.#alive(), LIFE_MS / 3).unref();
     });
   }
@@ -157,6 +184,8 @@ export class ReplyStream {
 }
 
 const reasonOf = (error: unknown): string => (error instanceof Error ? error.message.slice(0, 200) : "unknown");
+
+const noStream = () => new RpcError(-32_001, "There is no such stream to resume.", { status: 404 });
 
 /** The streams of this process, and those of others by the store. */
 export class ReplyStreams {
@@ -189,9 +218,12 @@ export class ReplyStreams {
   async resume(session: string, place: string, response: ServerResponse): Promise<void> {
     const [, id = "", digits = ""] = PLACE.exec(place) ?? [];
     const here = this.#here.get(id);
-    if (here?.session === session) return here.attach(response, Number(digits), false);
+    if (here?.session === session) {
+      if (!here.holds(Number(digits))) throw noStream();
+      return here.attach(response, Number(digits), false);
+    }
     const stored = await this.#appears(id);
-    if (stored?.session !== session) throw new RpcError(-32_001, "There is no such stream to resume.", { status: 404 });
+    if (stored?.session !== session) throw noStream();
     await this.#follow(id, Number(digits), new SseResponse(response, this.#options.keepAliveMs));
   }
 

@@ -2,6 +2,7 @@
 //
 //   B1  A bell is a hint. After a cut every listener is told to look, since bells may have been missed.
 //   B2  A listener that throws stops nobody else's bell from ringing.
+//   B3  A connection counts once the server has answered on it.
 
 import { Refusal } from "../../refusal.ts";
 import type { Client, Log } from "./connection.ts";
@@ -65,8 +66,10 @@ export class Bells {
     this.#connection.client?.unsubscribe(channel, this.#ring).catch((error) => this.#log.info({ cause: saying(error) }, "bell.left"));
   }
 
-  /** B1 */
+  /** B1 B3 */
   async #resubscribe(client: Client): Promise<void> {
+    // An answer, also where nothing is listened to yet: a server that accepts and closes is none, and is asked less and less often.
+    await client.sendCommand(["PING"]);
     const channels = [...this.#listeners.keys()];
     if (channels.length > 0) await client.subscribe(channels, this.#ring);
     if (!this.#isFirst) for (const hearers of [...this.#listeners.values()]) for (const hear of [...hearers]) this.#tell(hear, null);

@@ -42,7 +42,8 @@ afterAll(async () => {
 test("eight tools, five of them in a form that the model takes; the event names the rest", async () => {
   const { tools, mcp_servers } = servers({ odd: server.url });
   const session = await node.open(tools, { mcp_servers });
-  const calls = ["plain", "any", "all", "none", "far"].map((name) => `call mcp__odd__${name}: {"text":"${name}"}`);
+  const inputOf = (name: string) => JSON.stringify({ text: name, ...(name === "all" ? { kind: "a" } : {}) });
+  const calls = ["plain", "any", "all", "none", "far"].map((name) => `call mcp__odd__${name}: ${inputOf(name)}`);
   await session.say([...calls, "say: over"].join("\n"));
   await session.idle();
   expect(await session.texts()).toEqual(["over"]);
@@ -68,4 +69,16 @@ test("eight tools, five of them in a form that the model takes; the event names 
   ])
     expect(error?.message).toContain(said);
   expect(error?.message).not.toContain('"plain"');
+});
+
+test("arguments that fit the form that the model was given and not the server's own schema are said to be wrong, and not sent", async () => {
+  const { tools, mcp_servers } = servers({ odd: server.url });
+  const session = await node.open(tools, { mcp_servers });
+  const sent = server.count("tools/call");
+  await session.say('call mcp__odd__all: {"kind":"b"}\nsay: over');
+  await session.idle();
+  expect(await session.results()).toEqual([
+    { text: expect.stringMatching(/^MCP server "odd": the arguments do not fit the tool's schema.*"a"/), isError: true },
+  ]);
+  expect(server.count("tools/call")).toBe(sent);
 });

@@ -3,6 +3,7 @@
 import { fileURLToPath } from "node:url";
 import { type Logger, pino } from "pino";
 import type { ListAsk, Outcome } from "../../../hands/hand.ts";
+import { ArgumentChecks } from "../../../hands/servers/argument-checks.ts";
 import type { Times } from "../../../hands/servers/call-limits.ts";
 import { Children, type Command } from "../../../hands/servers/children.ts";
 import type { Where } from "../../../hands/servers/connection.ts";
@@ -22,6 +23,7 @@ export interface OpenHand {
   call(tool: string, input?: object, id?: string): Promise<Outcome>;
 }
 
+const checks = new ArgumentChecks(pino({ level: "error" }), new URL("../../../dist/hands/servers/argument-thread.js", import.meta.url));
 const opened: ServerHand[] = [];
 const reaches: Reach[] = [];
 
@@ -29,13 +31,14 @@ const reaches: Reach[] = [];
 export async function closeHands(): Promise<void> {
   await Promise.all(opened.splice(0).map((hand) => hand.stop("the test is over")));
   await Promise.all(reaches.splice(0).map((reach) => reach.close()));
+  await checks.stop();
 }
 
 function openAt(where: Where | null, times: Partial<Times>): OpenHand {
   const logged: Record<string, unknown>[] = [];
   const log: Logger = pino({ level: "debug" }, { write: (line: string) => logged.push(JSON.parse(line) as Record<string, unknown>) });
   const keep = async (id: string) => `All of it is in ${id}.`;
-  const hand = new ServerHand({ name: "thing", hand: mint("hand"), where, times: { ...TIMES, ...times }, log, keep });
+  const hand = new ServerHand({ name: "thing", hand: mint("hand"), where, times: { ...TIMES, ...times }, log, checks, keep });
   opened.push(hand);
   return { hand, logged, call: (tool, input = {}, id = mint("call")) => hand.run({ id, tool, input }) };
 }
