@@ -22,7 +22,7 @@ import { serve } from "../../vault-proxy/serve.ts";
 import { openVaultParts, type VaultParts } from "./vault-parts.ts";
 
 export const API_KEY = "test-key-1";
-const RELAY: RelaySettings = {
+const RELAY: Omit<RelaySettings, "vault"> = {
   internalHosts: ["127.0.0.1"],
   times: { connectMs: 2_000, idleMs: 5_000, totalMs: 10_000 },
   handsUrl: null,
@@ -137,7 +137,7 @@ async function startVaults(
 ): Promise<{ client: VaultProxy; parts: VaultParts; close(): Promise<void> }> {
   const keysDir = join(dir, "keys");
   await ensureKeys(keysDir);
-  const parts = await openVaultParts(log, internalHosts);
+  const parts = await openVaultParts(log, { internalHosts });
   const serving = await serve({
     ...parts,
     host: "127.0.0.1",
