@@ -19,7 +19,7 @@ const HEADERS = {
 
 /** What a redirect may bring, each at most once. */
 const PARTS = ["state", "code", "iss", "error"] as const;
-export type Callback = Readonly<Partial<Record<(typeof PARTS)[number], string>>>;
+type Callback = Readonly<Partial<Record<(typeof PARTS)[number], string>>>;
 
 export interface Loopback {
   readonly redirectUri: string;

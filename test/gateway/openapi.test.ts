@@ -8,6 +8,7 @@ import { noFault } from "../../session-store/fault-point.ts";
 import { seeded } from "../chaos/seed.ts";
 import { API_KEY, type Api, makeSession, newName, say, startApi } from "../support/api.ts";
 import { arbitraryOf, inlined, isSchema, judge, type Schema } from "../support/json-schema.ts";
+import { REDIRECT, World } from "../support/oauth-world.ts";
 import { filled, type Operation, operationsOf, type Parameter } from "../support/openapi.ts";
 
 const SAMPLES = 2;
@@ -24,11 +25,14 @@ const CREDENTIAL = { auth: { type: "static_bearer" as const, mcp_server_url: "ht
 /** This installation has no hand host: no server answers. */
 const HAND = { name: "h", transport: { type: "http", url: "https://a.example/mcp" }, allow_unreachable: true };
 let api: Api;
+/** A server that a person could connect. */
+let world: World;
 let document: Schema;
 let operations: readonly Operation[];
 let ids: { session: string; agent: string; environment: string; vault: string; credential: string; hand: string };
 beforeAll(async () => {
-  api = await startApi({ vaults: true });
+  world = await World.start();
+  api = await startApi({ vaults: true, internalHosts: [world.host] });
   document = (await (await fetch(`${api.url}/openapi.json`)).json()) as Schema;
   operations = operationsOf(document);
   const session = await makeSession(api);
@@ -37,7 +41,10 @@ beforeAll(async () => {
   const { name: hand } = (await api.call("POST", "/v1/hands", HAND)).body;
   ids = { session: session.id, agent: session.agent.id, environment: session.environment_id, vault: vault.id, credential: credential.id, hand };
 });
-afterAll(() => api.close());
+afterAll(async () => {
+  await api.close();
+  await world.close();
+});
 
 /** A path of this operation that is there. */
 function pathOf({ path }: Operation): string {
@@ -201,6 +208,8 @@ test("what is answered is what the document says, field for field", { timeout: T
     "hands.approve": {},
     "vaults.create": { display_name: "v", metadata: { k: "v" } },
     "vaults.update": { display_name: "w" },
+    "vaults.connect.start": { mcp_server_url: `${world.origin}/mcp`, redirect_uri: REDIRECT },
+    "vaults.connect.finish": { state: "unknown", code: "c" },
     "vaults.credentials.create": { auth: { ...CREDENTIAL.auth, mcp_server_url: "https://b.example" } },
     "vaults.credentials.update": { display_name: "d" },
     "sessions.events.send": {
@@ -219,9 +228,11 @@ test("what is answered is what the document says, field for field", { timeout: T
     const misfit = answer.status === 200 ? judge(operation.answer)(answer.body) : error(answer.body);
     expect([operation.id, answer.status, misfit, answer.body]).toEqual([operation.id, answer.status, null, answer.body]);
   }
-  // The session is busy by then, and the primary thread is never archived.
+  // The session is busy by then, the primary thread is never archived, no person comes back with a state, and the credential is none of OAuth.
   expect(ordered.filter(({ id, answer, method }) => answer && method !== "delete" && !seen.includes(id)).map(({ id }) => id)).toEqual([
     "sessions.threads.archive",
+    "vaults.connect.finish",
+    "vaults.credentials.mcp_oauth_validate",
     "sessions.archive",
   ]);
 });

@@ -123,6 +123,7 @@ test("all three kinds are kept whole and shown without their secrets", async () 
         resource: null,
         token_endpoint_auth: { type: "client_secret_post" },
       },
+      needs_sign_in: false,
     },
     {
       type: "environment_variable",

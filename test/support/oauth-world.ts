@@ -43,7 +43,7 @@ export const challenge = (words: string): Reply => ({ status: 401, headers: { "w
 export const redirect = (to: string, status = 307): Reply => ({ status, headers: { location: to } });
 
 /** A server and an authorization server as they should be. */
-export function plain(origin: string): Routes {
+function plain(origin: string): Routes {
   let expected = "";
   return {
     "POST /mcp": challenge(`resource_metadata="${origin}/prm", scope="read"`),
