@@ -87,7 +87,7 @@ export function makeServer(options: ServerOptions): Server {
     keepAliveMs: options.keepAliveMs ?? KEEP_ALIVE_MS,
     slowMs: options.slowReaderMs ?? SLOW_READER_MS,
   });
-  const registry = new Registry({ documents: store, hands: options.hands ?? null, log });
+  const registry = new Registry({ documents: store, hands: options.hands ?? null, vaultProxy, log });
   void registry.start(WORKSPACE);
   const door: Door = { store, log, fault, streams, unanswered: new Unanswered(), vaultProxy, registry };
   const authenticate = makeAuthenticate(options.apiKeys);

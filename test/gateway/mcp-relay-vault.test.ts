@@ -12,7 +12,7 @@ let api: Api;
 let hand: ScriptedHand;
 
 beforeAll(async () => {
-  api = await startApi({ vaults: true, vaultHosts: ["127.0.0.1"] });
+  api = await startApi({ vaults: true, internalHosts: ["127.0.0.1"] });
   hand = await startScriptedHand({ eras: ["handshake", "stateless"] });
 });
 afterAll(async () => {
