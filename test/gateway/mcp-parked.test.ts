@@ -55,6 +55,14 @@ test("it does so after the replica that does not hold the call was restarted; pr
   expect(server.seen).toEqual(["call both"]);
 });
 
+test("when the replica that holds the call stops, the client is told that the call is lost", async () => {
+  const asked = await call("ask", {}, 1);
+  await doors.restart(1);
+  const late = await call("ask", { requestState: stateIn(asked), inputResponses: WHO }, 0);
+  expect(late.last.error?.message).toContain("may have had its effect");
+  expect(server.seen.filter((said) => said === "call ask")).toHaveLength(1);
+});
+
 test("progress between two questions goes to the client under its own token, at the replica it came back to", async () => {
   const asked = await call("both", {}, 0, { meta: { progressToken: "first" } });
   const again = await call("both", { requestState: stateIn(asked), inputResponses: WHO }, 1, { meta: { progressToken: "second" } });

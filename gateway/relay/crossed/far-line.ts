@@ -21,6 +21,9 @@ const LINGER_MS = 30_000;
 const OPENED_MS = 2_000;
 const TAKEN_AGAIN_MS = 2_000;
 const AGAIN_MS = 1_000;
+const FAILURES_MAX = 5;
+/** Another one has the session's stream. */
+const TAKEN = 409;
 const NEWS = /^notifications\/((tools|prompts|resources)\/list_changed|resources\/updated)$/;
 const LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 
@@ -224,6 +227,7 @@ export class FarLine {
     const { signal } = this.#off;
     const place: Place = { id: null };
     let hasBroken = false;
+    let failures = 0;
     while (!signal.aborted && (this.isUsed || this.usedAt + LINGER_MS > Date.now())) {
       const clock = new Clock(null, signal);
       const over = new AbortController();
@@ -238,22 +242,27 @@ export class FarLine {
         if (answer.status !== 200) answer.body.resume().on("error", () => {});
         if (answer.status === 404) return this.#parts.lost();
         if (answer.status === 405) return;
-        if (answer.status !== 200) {
+        if (answer.status === TAKEN) {
           await sleep(TAKEN_AGAIN_MS, undefined, { signal }).catch(() => {});
           continue;
         }
+        if (answer.status !== 200) throw new Error(`HTTP ${answer.status}`);
+        failures = 0;
         if (hasBroken) this.#parts.news.publishAll(this.far.id);
         for await (const message of messagesOf(answer, clock, place)) this.#aside(message);
         hasBroken = true;
       } catch (error) {
         isOpen();
         hasBroken = true;
+        failures += 1;
         if (!signal.aborted && !over.signal.aborted) this.#parts.log.info({ reason: reasonOf(error) }, "hand.stream_broke");
       } finally {
         clearInterval(unused);
         clock.stop();
       }
-      if (this.isUsed) await sleep(AGAIN_MS, undefined, { signal }).catch(() => {});
+      // Whoever listens is to ask again: by a new session, with what is needed to reach the hand today.
+      if (failures >= FAILURES_MAX) return this.#parts.lost();
+      if (this.isUsed) await sleep(AGAIN_MS * 2 ** failures, undefined, { signal }).catch(() => {});
     }
   }
 }

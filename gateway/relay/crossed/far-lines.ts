@@ -17,6 +17,7 @@ const IDLE_MS = 1_800_000;
 const TOUCH_MS = 60_000;
 const LINES_MAX = 5_000;
 const PAGE = 100;
+const PAGES_MAX = 50;
 /** Longer than any call takes with its questions. */
 const KEPT_MS = 4 * 3_600_000;
 
@@ -116,13 +117,20 @@ export class FarLines {
 
   async #sweepOld(kind: string, before: number, isOld: (body: unknown) => boolean): Promise<void> {
     const { store } = this.#options;
-    for (const { id, body } of await store.list(WORKSPACE, kind, { order: "asc", limit: PAGE, createdAt: { lt: before } })) {
-      if (!isOld(body)) continue;
-      try {
-        await store.discard(WORKSPACE, kind, id);
-      } catch (error) {
-        if (!(error instanceof Refusal && error.code === "document_not_found")) throw error;
-      }
+    let beyond: { readonly createdAt: number; readonly id: string } | undefined;
+    for (let pages = 0; pages < PAGES_MAX; pages += 1) {
+      const page = await store.list(WORKSPACE, kind, { order: "asc", limit: PAGE, createdAt: { lt: before }, ...(beyond && { beyond }) });
+      for (const { id, body } of page) if (isOld(body)) await this.#discard(kind, id);
+      beyond = page.at(-1);
+      if (page.length < PAGE) return;
+    }
+  }
+
+  async #discard(kind: string, id: string): Promise<void> {
+    try {
+      await this.#options.store.discard(WORKSPACE, kind, id);
+    } catch (error) {
+      if (!(error instanceof Refusal && error.code === "document_not_found")) throw error;
     }
   }
 }

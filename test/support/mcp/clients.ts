@@ -15,7 +15,7 @@ import {
 
 export type ClientEra = "handshake" | "stateless";
 
-export interface CallOptions {
+interface CallOptions {
   readonly signal?: AbortSignal;
   readonly onprogress?: (told: { progress: number; total?: number | undefined; message?: string | undefined }) => void;
   readonly meta?: Readonly<Record<string, unknown>>;
