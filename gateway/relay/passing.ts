@@ -67,6 +67,7 @@ class PassingHandler implements Dispatcher.DispatchHandler {
   #status = 0;
   #chunks: Buffer[] = [];
   #bytes = 0;
+  #nextLook = LOOKED_AT_BYTES_MAX;
   #isQuiet = true;
   #hasEnded = false;
   #isOver = false;
@@ -180,7 +181,8 @@ class PassingHandler implements Dispatcher.DispatchHandler {
   #collect(controller: Dispatcher.DispatchController, chunk: Buffer): void {
     this.#chunks.push(chunk);
     const { isCollected, looker, response } = this.#passing;
-    if (this.#bytes <= LOOKED_AT_BYTES_MAX) return;
+    if (this.#bytes <= this.#nextLook) return;
+    this.#nextLook = Math.min(this.#bytes * 2, COLLECTED_BYTES_MAX);
     const mayFlow = isCollected || this.#status >= 300 ? null : looker.mayFlow(Buffer.concat(this.#chunks));
     if (mayFlow === true) {
       this.#mode = "flowing";
