@@ -17,7 +17,7 @@ const AUDIENCE = "session-hands";
 const SKEW_S = 5;
 
 /** Whose hands, as of which fence, and by what right. */
-export interface HandsKeyClaims {
+interface HandsKeyClaims {
   readonly session: SessionId;
   readonly fence: Fence;
   readonly by: Exclude<AskedBy, { type: "workspace" }>;
