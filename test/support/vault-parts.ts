@@ -27,7 +27,10 @@ export interface VaultPartsChoice {
   readonly folder?: string;
 }
 
-export async function openVaultParts(log: Logger, { internalHosts = [], egressHosts = [], folder: kept }: VaultPartsChoice = {}): Promise<VaultParts> {
+export async function openVaultParts(
+  log: Logger,
+  { internalHosts = [], egressHosts = [], folder: kept }: VaultPartsChoice = {},
+): Promise<VaultParts> {
   const folder = kept ?? (await mkdtemp(join(tmpdir(), "manyhands-vault-")));
   const vaults = await FileVault.open({ folder, keys: { type: "file", path: join(folder, "master.key"), isOwn: true } });
   const audit = await Audit.open(join(folder, "audit"), log);
