@@ -62,8 +62,8 @@ export interface Grant {
   readonly use: readonly string[];
   /** Where its vaults are; null: it names none. */
   readonly workspace: string | null;
-  /** The hash of the policy by which hands may go out (egress/policy.ts); null: they may not. */
-  readonly network: string | null;
+  /** The hash of the policy by which hands may go out (egress/policy.ts); absent: they may not. */
+  readonly network?: string;
 }
 
 /** Whom a gateway let in, and for which request. */
@@ -164,7 +164,7 @@ export class Grants {
     if (!claims.success) return { reason: "invalid" };
     const { sub, exp, iat, fence, vaults, use, workspace, network } = claims.data;
     if (exp > this.#now() / 1000 + AGE_S_MAX + TOLERANCE_S || (iat !== undefined && exp - iat > AGE_S_MAX)) return { reason: "invalid" };
-    const grant: Grant = { sessionId: sub, fence, vaults, use, workspace: workspace ?? null, network: network ?? null };
+    const grant: Grant = { sessionId: sub, fence, vaults, use, workspace: workspace ?? null, ...(network === undefined ? {} : { network }) };
     if (this.#remembered.size >= REMEMBERED_MAX) this.#forgetOldest();
     this.#remembered.set(token, { grant, endsAtS: exp, keys: used });
     return grant;

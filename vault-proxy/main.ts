@@ -7,6 +7,7 @@ import { type Config, readConfig, takeModelKey } from "./config.ts";
 import { FileVault } from "./drivers/file/driver.ts";
 import { VaultSettingError } from "./drivers/file/keyring.ts";
 import { ServerVault } from "./drivers/server/driver.ts";
+import { Way } from "./egress/way.ts";
 import { fixedKey, keyFile, type ModelKeys } from "./model-key.ts";
 import { type Models, ownProvider, plainModels, readModels } from "./models/providers.ts";
 import { Spend } from "./models/spend.ts";
@@ -88,7 +89,7 @@ async function start(): Promise<Serving> {
         vaults,
         audit,
         reach: new Reach(config.internalHosts),
-        egressReach: new Reach(config.egressInternalHosts),
+        egressWay: new Way(new Reach(config.egressInternalHosts)),
         log,
       });
     } catch (error) {

@@ -20,7 +20,7 @@ import { Validator } from "./api/validate.ts";
 import { Vaults } from "./api/vaults.ts";
 import type { Audit } from "./audit.ts";
 import { Egress } from "./egress/egress.ts";
-import { Way } from "./egress/way.ts";
+import type { Way } from "./egress/way.ts";
 import { Grants } from "./grant.ts";
 import { Guard } from "./guard.ts";
 import { McpRoute } from "./mcp.ts";
@@ -59,8 +59,8 @@ export interface ServeOptions {
   readonly vaults: VaultStore;
   readonly audit: Audit;
   readonly reach: Reach;
-  /** The internal hosts that hands may reach. */
-  readonly egressReach: Reach;
+  /** By which hands go out. */
+  readonly egressWay: Way;
   /** Our OAuth client as it is published; null: it is not. */
   readonly clientDocument?: { readonly url: string; readonly redirectUri: string } | null;
   readonly log: Logger;
@@ -95,7 +95,7 @@ export async function serve(options: ServeOptions): Promise<Serving> {
   const connect = { connector: new Connector({ guard, document: options.clientDocument ?? null }), audit };
   const validator = new Validator({ vaults, guard, refresher, audit });
   const door = new VaultDoor({ vaults, grants, rule: (url) => reach.refusesToBind(url), connect, validator, log });
-  const egress = new Egress({ grants, way: new Way(options.egressReach), vaults: options.vaults, audit, log });
+  const egress = new Egress({ grants, way: options.egressWay, vaults: options.vaults, audit, log });
 
   const route = async (req: IncomingMessage, res: ServerResponse): Promise<void> => {
     if (req.url?.startsWith("/model/")) return model.handle(req, res);

@@ -46,7 +46,7 @@ export interface NodeOptions {
   /** How MCP servers are reached; those of this machine are, unless this says otherwise. */
   readonly servers?: Partial<ServerSettings>;
   /** Hosts of this machine to which credentials may go. */
-  readonly vaultHosts?: readonly string[];
+  readonly internalHosts?: readonly string[];
   readonly leaseMs?: number;
   readonly idleMs?: number;
   readonly harness?: Harness;
@@ -282,7 +282,7 @@ export async function startNode(options: NodeOptions = {}): Promise<TestNode> {
   await writeFile(publicFile, JSON.stringify({ ...(await exportJWK(publicKey)), kid: "k1", alg: "EdDSA" }));
 
   const model = await startModel({ key: "model-key" });
-  const parts = await openVaultParts(quiet, { internalHosts: options.vaultHosts ?? [] });
+  const parts = await openVaultParts(quiet, { internalHosts: options.internalHosts ?? [] });
   const vault = await serve({
     ...parts,
     host: "127.0.0.1",

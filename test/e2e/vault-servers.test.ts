@@ -14,7 +14,7 @@ let caller: Caller;
 const started: RawServer[] = [];
 
 beforeAll(async () => {
-  node = await startNode({ vaultHosts: ["127.0.0.1"] });
+  node = await startNode({ internalHosts: ["127.0.0.1"] });
   caller = new Caller(node.vaultUrl, node.signer);
 });
 beforeEach(async () => {

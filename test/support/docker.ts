@@ -49,6 +49,8 @@ export interface RigOptions {
   readonly limits?: Partial<Limits>;
   readonly containersMax?: number;
   readonly image?: string;
+  /** The vault proxy, through which its sandboxes go out. */
+  readonly vaultUrl?: string;
 }
 
 /** A driver with an owner of its own, so that tests beside each other don't meet. */
@@ -64,6 +66,7 @@ export async function makeRig(options: RigOptions = {}): Promise<Rig> {
     containersMax: options.containersMax ?? 8,
     dataDir: root,
     log: pino({ level: "silent" }),
+    vaultUrl: options.vaultUrl ?? null,
     built: BUILT,
   });
   const list = (labels: string[]) => engine.listContainers({ all: true, filters: { label: labels } });

@@ -6,31 +6,34 @@ import { join } from "node:path";
 import type { Logger } from "pino";
 import { Audit } from "../../vault-proxy/audit.ts";
 import { FileVault } from "../../vault-proxy/drivers/file/driver.ts";
+import { Way, type WayOptions } from "../../vault-proxy/egress/way.ts";
 import { Spend } from "../../vault-proxy/models/spend.ts";
 import { Reach } from "../../vault-proxy/reach.ts";
+
+export interface EgressParts extends WayOptions {
+  /** Internal hosts that hands may reach. */
+  readonly hosts?: readonly string[];
+}
 
 export interface VaultParts {
   readonly folder: string;
   readonly vaults: FileVault;
   readonly audit: Audit;
   readonly reach: Reach;
+  readonly egressWay: Way;
   readonly spend: Spend;
-  readonly egressReach: Reach;
   /** `isKept`: the folder stays, for the next one. */
   close(isKept?: boolean): Promise<void>;
 }
 
 export interface VaultPartsChoice {
   readonly internalHosts?: readonly string[];
-  readonly egressHosts?: readonly string[];
+  readonly egress?: EgressParts;
   /** One that is there already. */
   readonly folder?: string;
 }
 
-export async function openVaultParts(
-  log: Logger,
-  { internalHosts = [], egressHosts = [], folder: kept }: VaultPartsChoice = {},
-): Promise<VaultParts> {
+export async function openVaultParts(log: Logger, { internalHosts = [], egress = {}, folder: kept }: VaultPartsChoice = {}): Promise<VaultParts> {
   const folder = kept ?? (await mkdtemp(join(tmpdir(), "manyhands-vault-")));
   const vaults = await FileVault.open({ folder, keys: { type: "file", path: join(folder, "master.key"), isOwn: true } });
   const audit = await Audit.open(join(folder, "audit"), log);
@@ -41,7 +44,7 @@ export async function openVaultParts(
     vaults,
     audit,
     reach: new Reach(internalHosts),
-    egressReach: new Reach(egressHosts),
+    egressWay: new Way(new Reach(egress.hosts ?? []), egress),
     async close(isKept = false) {
       await vaults.close();
       await audit.close();

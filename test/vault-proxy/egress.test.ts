@@ -24,7 +24,7 @@ beforeAll(async () => {
   });
   canary = await startHost((_req, res) => void res.end("canary"));
   echo = await startTcp((socket) => void socket.pipe(socket));
-  proxy = await startProxy(signer, "http://127.0.0.1:9", { egressHosts: [`127.0.0.1:${open.port}`, `127.0.0.1:${echo.port}`] });
+  proxy = await startProxy(signer, "http://127.0.0.1:9", { egress: { hosts: [`127.0.0.1:${open.port}`, `127.0.0.1:${echo.port}`] } });
 });
 afterAll(async () => {
   await proxy.close();
@@ -90,7 +90,7 @@ test("a side that does not read holds up the other", async () => {
     socket.on("drain", pour);
     pour();
   });
-  const flooded = await startProxy(signer, "http://127.0.0.1:9", { egressHosts: [`127.0.0.1:${flood.port}`] });
+  const flooded = await startProxy(signer, "http://127.0.0.1:9", { egress: { hosts: [`127.0.0.1:${flood.port}`] } });
   const line = await new Way(flooded, signer).connect(`127.0.0.1:${flood.port}`);
   if (typeof line === "string") throw new Error(line);
   line.pause();

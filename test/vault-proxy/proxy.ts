@@ -5,7 +5,7 @@ import { pino } from "pino";
 import { fixedKey, type ModelKeys } from "../../vault-proxy/model-key.ts";
 import { type Models, ownProvider, plainModels } from "../../vault-proxy/models/providers.ts";
 import { serve } from "../../vault-proxy/serve.ts";
-import { openVaultParts, type VaultParts } from "../support/vault-parts.ts";
+import { type EgressParts, openVaultParts, type VaultParts } from "../support/vault-parts.ts";
 import { Signer } from "./signer.ts";
 
 export { Signer };
@@ -31,15 +31,15 @@ export async function startProxy(
     bodyBytesMax?: number;
     models?: Models;
     internalHosts?: readonly string[];
-    egressHosts?: readonly string[];
+    egress?: EgressParts;
     folder?: string;
   } = {},
 ): Promise<TestProxy> {
   const log: string[] = [];
-  const { keys = fixedKey(KEY), headersTimeoutMs = 5_000, bodyBytesMax, models, internalHosts, egressHosts } = more;
+  const { keys = fixedKey(KEY), headersTimeoutMs = 5_000, bodyBytesMax, models, internalHosts, egress } = more;
   const logger = pino({ level: "trace" }, { write: (line: string) => log.push(line) });
   const folder = more.folder === undefined ? {} : { folder: more.folder };
-  const parts = await openVaultParts(logger, { internalHosts: internalHosts ?? [], egressHosts: egressHosts ?? [], ...folder });
+  const parts = await openVaultParts(logger, { internalHosts: internalHosts ?? [], ...(egress && { egress }), ...folder });
   const serving = await serve({
     ...parts,
     host: "127.0.0.1",

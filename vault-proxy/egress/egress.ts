@@ -65,7 +65,7 @@ export class Egress {
       return say(socket, checked === null ? "404 Not Found" : checked.reason === "unready" ? "503 Service Unavailable" : "401 Unauthorized");
     }
     const { grant } = checked;
-    if (grant.network === null) return say(socket, "403 Forbidden");
+    if (grant.network === undefined) return say(socket, "403 Forbidden");
     if (!this.#lines.hasRoom(grant.sessionId)) return say(socket, "529 Overloaded");
     const signal = this.#lines.add(socket, grant.sessionId);
     socket.write("HTTP/1.1 200 Connected\r\n\r\n");

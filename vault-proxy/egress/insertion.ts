@@ -67,13 +67,21 @@ export function insertionOf(options: InsertionOptions): Insertion {
       };
     },
     answer(given, isBare) {
-      const scrubber = new Scrubber(...secrets.map(({ value }) => value));
+      const scrubber = new Scrubber(...secrets.flatMap(({ value }) => spellings(value)));
       const unpack = isBare ? null : unpacker(firstOf(given, "content-encoding").toLowerCase(), place);
       const masked = given.map(([name, value]): Pair => [name, scrubber.header(value)]);
       const headers = unpack === null ? masked : masked.filter(([name]) => !OF_OTHER_BYTES.has(name.toLowerCase()));
       return { headers, through: [...(unpack === null ? [] : [unpack]), masking(scrubber)] };
     },
   };
+}
+
+/** A value beyond ASCII as bytes stand on the wire, as a host that took them for Latin-1 writes them again, and as careful JSON has it. */
+function spellings(value: string): readonly string[] {
+  const bytes = Buffer.from(value, "utf8").toString("latin1");
+  const escaped = JSON.stringify(value).slice(1, -1);
+  const ascii = escaped.replace(/[^ -~]/g, (each) => `\\u${each.charCodeAt(0).toString(16).padStart(4, "0")}`);
+  return [value, bytes, Buffer.from(bytes, "utf8").toString("latin1"), ascii];
 }
 
 /** I1 */

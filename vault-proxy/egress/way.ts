@@ -15,20 +15,29 @@ import { Denied } from "./says.ts";
 
 const CONNECT_MS = 10_000;
 
-export interface Resolved {
+interface Resolved {
   readonly address: string;
   readonly family: number;
 }
-/** Every address of a name; for tests another one than the system's. */
-export type Lookup = (host: string) => Promise<readonly Resolved[]>;
+/** Every address of a name. */
+type Lookup = (host: string) => Promise<readonly Resolved[]>;
+
+/** What is the system's and Node's unless a test says otherwise. */
+export interface WayOptions {
+  readonly lookup?: Lookup;
+  /** PEM. */
+  readonly authorities?: readonly string[];
+}
 
 export class Way {
   readonly #reach: Reach;
   readonly #lookup: Lookup;
+  readonly #trusted: { readonly ca?: string[] };
 
-  constructor(reach: Reach, lookup: Lookup = resolve) {
+  constructor(reach: Reach, { lookup = resolve, authorities }: WayOptions = {}) {
     this.#reach = reach;
     this.#lookup = lookup;
+    this.#trusted = authorities === undefined ? {} : { ca: [...authorities] };
   }
 
   /** The operator lets hands reach it at an internal address, and speak plainly to it. */
@@ -55,7 +64,13 @@ export class Way {
     const socket = await this.open(place, signal);
     const deadline = AbortSignal.any([signal, AbortSignal.timeout(CONNECT_MS)]);
     const isAddress = isIP(place.host) !== 0;
-    const secure = connectTls({ socket, host: place.host, ...(isAddress ? {} : { servername: place.host }), ALPNProtocols: ["http/1.1"] });
+    const secure = connectTls({
+      socket,
+      host: place.host,
+      ...(isAddress ? {} : { servername: place.host }),
+      ALPNProtocols: ["http/1.1"],
+      ...this.#trusted,
+    });
     return await settled(secure, "secureConnect", place, deadline);
   }
 
