@@ -109,13 +109,13 @@ export class VaultWay {
   }
 }
 
-export interface VaultRequest {
+interface VaultRequest {
   readonly url: URL;
   readonly headers: Readonly<Record<string, string>>;
 }
 
 /** How the vault proxy is asked to pass a request on: at which address, and with which headers beside the request's own. */
-export function vaultRequest(
+function vaultRequest(
   vaultUrl: string,
   { grant, target, server = target }: { readonly grant: string; readonly target: URL; readonly server?: URL },
 ): VaultRequest {

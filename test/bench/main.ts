@@ -18,8 +18,9 @@ import { type Product, startProduct } from "./product.ts";
 import { measureRelay } from "./relay.ts";
 import { measureTaking } from "./taking.ts";
 import { createSession, directFirstToken, messageToModel, sendToEcho, timeToFirstToken, turnsPerSecond, warmToolTurn, wholeTurn } from "./turns.ts";
+import { measureVault } from "./vault.ts";
 
-const SECTIONS = ["log", "product", "taking", "first-token", "idle", "relay", "containers"] as const;
+const SECTIONS = ["log", "product", "taking", "first-token", "idle", "relay", "vault", "containers"] as const;
 
 const scale = Number(process.env.BENCH_N ?? "1");
 const wanted = process.env.BENCH_SECTIONS?.split(",") ?? SECTIONS;
@@ -44,6 +45,7 @@ try {
     await withRedis((url) => withProduct(url, (product) => measureIdle("Redis, always", product, sessions)));
   }
   if (has("relay")) await withRedis((url) => measureRelay(folder, url, scale), "everysec");
+  if (has("vault")) await measureVault(folder, count(1000));
   if (has("containers")) {
     const lacking = await lackingForContainers();
     if (lacking === null) {

@@ -144,7 +144,7 @@ export function keyOf(auth: StoredAuth): string {
 }
 
 /** Scheme and host in lower case, without default port and trailing slash. */
-export function normalUrl(text: string): string {
+function normalUrl(text: string): string {
   const { origin, pathname, search } = new URL(text);
   return `${origin}${pathname.replace(/\/+$/, "")}${search}`;
 }

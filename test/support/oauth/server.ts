@@ -9,14 +9,14 @@ export const CLIENT_SECRET = "canary-client-secret/0123456789+ab%cd";
 const LIFE_S = 3_600;
 const SCOPE = "offline_access";
 
-export interface TokenAnswer {
+interface TokenAnswer {
   status: number;
   contentType: string;
   body: string;
 }
 
 /** What becomes of a request for tokens. `ask` has the real server answer it. */
-export type Behaviour = (
+type Behaviour = (
   ask: () => Promise<TokenAnswer>,
   request: { readonly form: URLSearchParams; readonly headers: IncomingMessage["headers"] },
 ) => Promise<TokenAnswer>;
