@@ -57,8 +57,8 @@ export interface Api {
 export async function startApi(
   options: {
     vaults?: boolean;
-    /** Internal addresses that the vault proxy sends credentials to all the same. */
-    vaultHosts?: readonly string[];
+    /** Hosts on this machine that credentials may go to. */
+    internalHosts?: readonly string[];
     mcp?: Partial<McpSettings>;
     relay?: Partial<RelaySettings>;
     keepAliveMs?: number;
@@ -72,7 +72,7 @@ export async function startApi(
   const store = options.wrap?.(opened) ?? opened;
   const logged: string[] = [];
   const log = pino({ level: "debug" }, { write: (line: string) => void logged.push(line) });
-  const vaults = options.vaults ? await startVaults(dir, log, options.vaultHosts) : null;
+  const vaults = options.vaults ? await startVaults(dir, log, options.internalHosts) : null;
   let url = "";
   const server = makeServer({
     vaultProxy: vaults?.client ?? null,
@@ -133,11 +133,11 @@ export async function startApi(
 async function startVaults(
   dir: string,
   log: pino.Logger,
-  hosts: readonly string[] = [],
+  internalHosts: readonly string[] = [],
 ): Promise<{ client: VaultProxy; parts: VaultParts; close(): Promise<void> }> {
   const keysDir = join(dir, "keys");
   await ensureKeys(keysDir);
-  const parts = await openVaultParts(log, hosts);
+  const parts = await openVaultParts(log, internalHosts);
   const serving = await serve({
     ...parts,
     host: "127.0.0.1",

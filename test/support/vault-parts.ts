@@ -16,11 +16,19 @@ export interface VaultParts {
   readonly reach: Reach;
   readonly spend: Spend;
   readonly egressReach: Reach;
-  close(): Promise<void>;
+  /** `isKept`: the folder stays, for the next one. */
+  close(isKept?: boolean): Promise<void>;
 }
 
-export async function openVaultParts(log: Logger, internalHosts: readonly string[] = [], egressHosts: readonly string[] = []): Promise<VaultParts> {
-  const folder = await mkdtemp(join(tmpdir(), "manyhands-vault-"));
+export interface VaultPartsChoice {
+  readonly internalHosts?: readonly string[];
+  readonly egressHosts?: readonly string[];
+  /** One that is there already. */
+  readonly folder?: string;
+}
+
+export async function openVaultParts(log: Logger, { internalHosts = [], egressHosts = [], folder: kept }: VaultPartsChoice = {}): Promise<VaultParts> {
+  const folder = kept ?? (await mkdtemp(join(tmpdir(), "manyhands-vault-")));
   const vaults = await FileVault.open({ folder, keys: { type: "file", path: join(folder, "master.key"), isOwn: true } });
   const audit = await Audit.open(join(folder, "audit"), log);
   const spend = new Spend(folder);
@@ -31,11 +39,11 @@ export async function openVaultParts(log: Logger, internalHosts: readonly string
     audit,
     reach: new Reach(internalHosts),
     egressReach: new Reach(egressHosts),
-    async close() {
+    async close(isKept = false) {
       await vaults.close();
       await audit.close();
       spend.close();
-      await rm(folder, { recursive: true, force: true });
+      if (!isKept) await rm(folder, { recursive: true, force: true });
     },
   };
 }
