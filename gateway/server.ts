@@ -120,7 +120,15 @@ export function makeServer(options: ServerOptions): Server {
   const relay =
     mcp &&
     options.relay &&
-    openRelay(app, mcp.access, { ...options.mcp, ...options.relay, vault: vaultProxy && wayThrough(vaultProxy), store, log, bodies, keepAliveMs: options.keepAliveMs ?? KEEP_ALIVE_MS });
+    openRelay(app, mcp.access, {
+      ...options.mcp,
+      ...options.relay,
+      vault: vaultProxy && wayThrough(vaultProxy),
+      store,
+      log,
+      bodies,
+      keepAliveMs: options.keepAliveMs ?? KEEP_ALIVE_MS,
+    });
 
   const sessionHands =
     options.mcp &&

@@ -18,9 +18,10 @@ import { sendJson } from "../http/call.ts";
 import { type Access, Challenge } from "../mcp/access.ts";
 import { VERSIONS } from "../mcp/handshake/era.ts";
 import { type Reach, refusedReach } from "../mcp/origin.ts";
-import { errorMessage, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, idIn, NO_SESSION, REFUSED, RpcError, type RpcId } from "../mcp/rpc.ts";
+import { INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, idIn, NO_SESSION, REFUSED, RpcError, type RpcId } from "../mcp/rpc.ts";
 import { HAND_SCOPES } from "../mcp/surface.ts";
 import { addressOf, upstreamOf, type Ways } from "./address.ts";
+import { audit, told } from "./audit.ts";
 import { Eras } from "./eras.ts";
 import { HandFailure } from "./failure.ts";
 import { type KnownHand, KnownHands } from "./hands.ts";
@@ -36,9 +37,7 @@ import type { Visit } from "./visit.ts";
 
 export const HANDS_PATH = "/mcp/hands";
 const NAME = /^[a-z0-9][a-z0-9_-]{0,62}$/;
-const NAME_CHARS_MAX = 128;
 const GRACE_MS = 1_000;
-const AUDITED = new Set(["tools/call", "prompts/get", "resources/read"]);
 
 export interface RelaySettings extends Ways {
   /** Internal addresses that hands may be at all the same. */
@@ -161,9 +160,9 @@ export class HandRelay {
     try {
       refuseTool(whole, inbound);
       await this.#relay(whole, inbound);
-      this.#audit(whole, inbound, started, response.destroyed && !response.writableFinished ? "left" : (whole.seen?.outcome ?? "ok"));
+      audit(this.#options.log, whole, inbound, started, response.destroyed && !response.writableFinished ? "left" : (whole.seen?.outcome ?? "ok"));
     } catch (error) {
-      this.#audit(whole, inbound, started, error instanceof HandFailure ? error.reason : "refused");
+      audit(this.#options.log, whole, inbound, started, error instanceof HandFailure ? error.reason : "refused");
       throw error;
     }
   }
@@ -250,56 +249,18 @@ export class HandRelay {
     };
   }
 
-  /** M5 */
-  #audit({ caller, upstream, response, seen }: Visit, { message, era }: Inbound, started: number, outcome: string): void {
-    if (message.kind !== "request" || !AUDITED.has(message.method)) return;
-    const { method, params } = message;
-    const name = method !== "resources/read" && typeof params.name === "string" ? { name: params.name.slice(0, NAME_CHARS_MAX) } : {};
-    this.#options.log.info(
-      {
-        requestId: response.getHeader("request-id"),
-        workspace: caller.workspace,
-        caller: caller.name,
-        hand: upstream.hand.name,
-        era,
-        method,
-        ...name,
-        outcome,
-        ...(seen?.errorCode && { code: seen.errorCode }),
-        ms: Math.round((performance.now() - started) * 10) / 10,
-      },
-      "hand.used",
-    );
-  }
-
   /** M4 */
   #answer(response: ServerResponse, id: RpcId | null, error: unknown): void {
     if (response.headersSent || response.destroyed) {
       if (!(error instanceof RpcError)) this.#options.log.error({ err: error }, "hand.broke");
       return void response.destroy();
     }
-    const { status, body } = this.#told(error, id);
+    const { status, body } = told(this.#options.log, error, id);
     if (error instanceof Challenge) response.setHeader("www-authenticate", error.header);
     if (error instanceof Refusal && REFUSALS[error.code].retry === "later") response.setHeader("retry-after", "1");
     // What was not read must not be taken for the next request.
     if (!response.req.complete) response.setHeader("connection", "close");
     sendJson(response, status, body);
-  }
-
-  #told(error: unknown, id: RpcId | null): { readonly status: number; readonly body: object } {
-    if (error instanceof HandFailure) {
-      this.#options.log.info({ reason: error.reason, detail: error.detail }, "hand.failed");
-      return { status: id === null ? error.status : 200, body: errorMessage(id, error) };
-    }
-    if (error instanceof RpcError) return { status: error.status, body: errorMessage(id, error) };
-    if (error instanceof Challenge) return { status: error.status, body: errorMessage(id, { code: REFUSED, message: error.message }) };
-    if (error instanceof Refusal) {
-      const { status } = REFUSALS[error.code];
-      if (status >= 500) this.#options.log.warn({ code: error.code, detail: error.detail }, "hand.refused");
-      return { status, body: errorMessage(id, { code: REFUSED, message: error.message }) };
-    }
-    this.#options.log.error({ err: error }, "hand.broke");
-    return { status: 500, body: errorMessage(id, { code: INTERNAL_ERROR, message: "Internal error" }) };
   }
 }
 

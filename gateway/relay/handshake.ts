@@ -82,6 +82,8 @@ export class HandshakeRelay {
     const { inbound, response } = visit;
     if (!inbound) throw new Error("a POST without a message");
     const { message } = inbound;
+    // Before the hand hears of it: what it refuses does no harm when it is said again, and what it took is not forgotten.
+    if (message.kind === "request") await this.#note(session, message.method, message.params);
     const passed = await this.#pass(visit, session, "POST");
     if (passed === "lost" && message.kind !== "request") {
       // What it was about is gone with the session; the client hears of that when it asks for something.
@@ -90,7 +92,6 @@ export class HandshakeRelay {
       const again = await this.#reopening.reopen(visit.upstream, session);
       if (!again || (await this.#pass(visit, again, "POST")) === "lost") throw await this.#gone(session);
     }
-    if (message.kind === "request" && visit.seen?.outcome === "ok") await this.#note(session, message.method, message.params);
   }
 
   async get(visit: Visit, session: RelaySession): Promise<void> {

@@ -20,6 +20,7 @@ const EXCEPTIONS: readonly { readonly why: string; readonly apply: (message: Rpc
 const excepted = (message: RpcMessage) => EXCEPTIONS.reduce((each, { apply }) => apply(each), message);
 
 type Step = readonly [name: string, reply: Pick<Reply, "status" | "messages">];
+const TEST_MS = 60_000;
 const CAPABILITIES = { sampling: {}, elicitation: {}, roots: { listChanged: true } };
 const CALLS: readonly [string, object?][] = [
   ["tools/list"],
@@ -198,21 +199,31 @@ async function talkNew(url: string, headers: Record<string, string>): Promise<re
   return steps;
 }
 
-proves("mcp:relay", "a client of the handshake era gets from a hand what the hand says, whole", async () => {
-  const direct = await talkOld(servers.old?.url ?? "", {});
-  const relayed = await talkOld(`${api.url}/mcp/hands/old`, KEY);
-  expect(oddOf(direct)).toEqual(["initialized 202", "tools/call 7 error", "resources/read 11 error", "no/such 15 error", "answers 0", "heard 0"]);
-  for (const [index, [name, reply]] of direct.entries()) expect([name, relayed[index]?.[1]]).toEqual([name, reply]);
-  expect(relayed).toHaveLength(direct.length);
-});
+proves(
+  "mcp:relay",
+  "a client of the handshake era gets from a hand what the hand says, whole",
+  async () => {
+    const direct = await talkOld(servers.old?.url ?? "", {});
+    const relayed = await talkOld(`${api.url}/mcp/hands/old`, KEY);
+    expect(oddOf(direct)).toEqual(["initialized 202", "tools/call 7 error", "resources/read 11 error", "no/such 15 error", "answers 0", "heard 0"]);
+    for (const [index, [name, reply]] of direct.entries()) expect([name, relayed[index]?.[1]]).toEqual([name, reply]);
+    expect(relayed).toHaveLength(direct.length);
+  },
+  TEST_MS,
+);
 
-proves("mcp:relay", "a client of the stateless era gets from a hand what the hand says, whole but for the listed exceptions", async () => {
-  const direct = await talkNew(servers.new?.url ?? "", {});
-  const relayed = await talkNew(`${api.url}/mcp/hands/new`, KEY);
-  expect(oddOf(direct)).toEqual(["tools/call 7 error", "resources/read 11 error", "no/such 15 404"]);
-  for (const [index, [name, reply]] of direct.entries())
-    expect([name, relayed[index]?.[1]]).toEqual([name, { ...reply, messages: reply.messages.map(excepted) }]);
-  expect(relayed).toHaveLength(direct.length);
-  const changedByException = direct.flatMap(([, { messages }]) => messages).filter((message) => excepted(message) !== message);
-  expect(changedByException.length).toBeGreaterThan(0);
-});
+proves(
+  "mcp:relay",
+  "a client of the stateless era gets from a hand what the hand says, whole but for the listed exceptions",
+  async () => {
+    const direct = await talkNew(servers.new?.url ?? "", {});
+    const relayed = await talkNew(`${api.url}/mcp/hands/new`, KEY);
+    expect(oddOf(direct)).toEqual(["tools/call 7 error", "resources/read 11 error", "no/such 15 404"]);
+    for (const [index, [name, reply]] of direct.entries())
+      expect([name, relayed[index]?.[1]]).toEqual([name, { ...reply, messages: reply.messages.map(excepted) }]);
+    expect(relayed).toHaveLength(direct.length);
+    const changedByException = direct.flatMap(([, { messages }]) => messages).filter((message) => excepted(message) !== message);
+    expect(changedByException.length).toBeGreaterThan(0);
+  },
+  TEST_MS,
+);

@@ -28,7 +28,9 @@ proves("mcp:relay", "a hand whose credential is in a vault is reached with it, i
   const list = { id: 1, method: "prompts/list" };
 
   const without = await stateless(door, KEY, list);
-  expect(without.messages).toMatchObject([{ id: 1, error: { data: { reason: "hand_refused" }, message: expect.stringContaining("holds a credential") } }]);
+  expect(without.messages).toMatchObject([
+    { id: 1, error: { data: { reason: "hand_refused" }, message: expect.stringContaining("holds a credential") } },
+  ]);
   expect(hand.seen).toEqual([]);
 
   await vaults.credentials.create(id, { auth: { type: "static_bearer", mcp_server_url: hand.url, token: TOKEN } });
