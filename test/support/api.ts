@@ -137,7 +137,7 @@ async function startVaults(
 ): Promise<{ client: VaultProxy; parts: VaultParts; close(): Promise<void> }> {
   const keysDir = join(dir, "keys");
   await ensureKeys(keysDir);
-  const parts = await openVaultParts(log, internalHosts);
+  const parts = await openVaultParts(log, { internalHosts });
   const serving = await serve({
     ...parts,
     host: "127.0.0.1",
