@@ -45,7 +45,7 @@ export async function findRegistered(documents: Documents, workspace: string, se
   return { record, placed: placedOf(record, workspace, server) };
 }
 
-export type Admitted =
+type Admitted =
   | { readonly type: "admitted"; readonly pin: string | null; readonly placed: Placed }
   | { readonly type: "refused"; readonly says: string; readonly placed: Placed };
 

@@ -30,9 +30,9 @@ const NO_PINS: Pins = { tools: null, held_back: [], missing: [] };
 const NO_LIMITS: RegisteredHand["timeouts"] = { connect_ms: null, idle_ms: null, total_ms: null };
 
 /** What a caller says of a hand; the rest comes from its server. */
-export type HandConfig = Pick<RegisteredHand, "name" | "description" | "transport" | "sharing" | "vault_ids" | "allowed_tools" | "timeouts">;
+type HandConfig = Pick<RegisteredHand, "name" | "description" | "transport" | "sharing" | "vault_ids" | "allowed_tools" | "timeouts">;
 
-export interface RegistryOptions {
+interface RegistryOptions {
   readonly documents: Documents;
   /** Null: this installation has no hand host. */
   readonly hands: Hands | null;

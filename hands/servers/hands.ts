@@ -66,7 +66,7 @@ export const textOf = ({ name, transport, shared, times }: z.input<typeof Wanted
   });
 
 /** A hand that is an MCP server. */
-export interface ServerRunner extends Runner {
+interface ServerRunner extends Runner {
   listTools(ask: ListAsk): Promise<ServerTools>;
 }
 export const isServer = (runner: Runner): runner is ServerRunner => "listTools" in runner;

@@ -114,6 +114,10 @@ test("a definition that changes between the list and the call is refused at the 
   await until(async () => (await session.texts()).length > 0, "the model's last words");
   expect((await session.results())[0]?.text).toMatch(/tool "a" .*held back.*; it was not run/);
   expect(server.count("tools/call")).toBe(0);
+  await until(async () => {
+    await turn(session, "say: hello");
+    return (await heldIn("between")).length > 0;
+  }, "the change in the record");
   expect(await heldIn("between")).toEqual([["a", "changed"]]);
 });
 

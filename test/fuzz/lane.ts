@@ -40,13 +40,19 @@ const Page = z.looseObject({ data: z.array(z.looseObject({ id: z.string(), type:
 
 /** What was acknowledged by all lanes, and whether the lists hold just that. F2 */
 export class Acknowledged {
-  readonly #made = { agent: new Set<string>(), environment: new Set<string>(), session: new Set<string>(), vault: new Set<string>() };
+  readonly #made = {
+    agent: new Set<string>(),
+    environment: new Set<string>(),
+    session: new Set<string>(),
+    vault: new Set<string>(),
+    hand: new Set<string>(),
+  };
   readonly #deleted = new Set<string>();
   readonly #events = new Map<string, Set<string>>();
   readonly #initial = new Map<string, number>();
   compared = 0;
 
-  made(kind: "agent" | "environment" | "session" | "vault", id: string, initialEvents = 0): void {
+  made(kind: "agent" | "environment" | "session" | "vault" | "hand", id: string, initialEvents = 0): void {
     this.#made[kind].add(id);
     if (initialEvents > 0) this.#initial.set(id, initialEvents);
   }
@@ -63,8 +69,8 @@ export class Acknowledged {
 
   async misfits(call: Caller): Promise<readonly string[]> {
     const faults: string[] = [];
-    for (const kind of ["agent", "environment", "session", "vault"] as const) {
-      const listed = new Set(await idsOf(call, `/v1/${kind}s?include_archived=true&limit=${PAGE}`));
+    for (const kind of ["agent", "environment", "session", "vault", "hand"] as const) {
+      const listed = new Set(await idsOf(call, `/v1/${kind}s?limit=${PAGE}${kind === "hand" ? "" : "&include_archived=true"}`));
       const expected = [...this.#made[kind]].filter((id) => !this.#deleted.has(id));
       for (const id of expected) if (!listed.has(id)) faults.push(`${kind} ${id} was acknowledged and is not there`);
       for (const id of listed) if (!this.#made[kind].has(id)) faults.push(`${kind} ${id} is there and was never acknowledged`);
@@ -99,7 +105,7 @@ async function idsOf(call: Caller, path: string): Promise<readonly string[]> {
 
 export class Lane {
   readonly #options: LaneOptions;
-  readonly #known: Readonly<Record<Kind, string[]>> = { agent: [], environment: [], session: [], event: [], vault: [], credential: [] };
+  readonly #known: Readonly<Record<Kind, string[]>> = { agent: [], environment: [], session: [], event: [], vault: [], credential: [], hand: [] };
   /** Which vault a credential is in. */
   readonly #vaultOf = new Map<string, string>();
   #fresh = 0;
@@ -111,7 +117,7 @@ export class Lane {
 
   /** Objects to begin with. */
   async prepare(): Promise<void> {
-    const make = async (kind: "agent" | "environment" | "session" | "vault", body: unknown) => {
+    const make = async (kind: "agent" | "environment" | "session" | "vault" | "hand", body: unknown) => {
       const answer = await this.#call("POST", `/v1/${kind}s`, JSON.stringify(body));
       const { id } = Made.parse(JSON.parse(answer.text));
       this.#options.acknowledged.made(kind, id);
@@ -121,6 +127,13 @@ export class Lane {
     const agent = await make("agent", { name: "fuzz", model: "claude-haiku-4-5", tools: [{ type: "agent_toolset_20260401" }] });
     const environment = await make("environment", { name: this.#unique() });
     await make("vault", { display_name: this.#unique() });
+    // Nobody is there: it is known all the same.
+    await make("hand", {
+      name: `hand-${this.#options.at}`,
+      transport: { type: "http", url: "http://127.0.0.1:9/mcp" },
+      timeouts: { connect_ms: 1_000 },
+      allow_unreachable: true,
+    });
     await make("session", { agent, environment_id: environment });
   }
 
@@ -167,7 +180,16 @@ export class Lane {
     const verb = verbs.join(".");
     if (verb === "create") {
       const { id } = Made.parse(given);
-      const kind = resource === "agents" ? "agent" : resource === "environments" ? "environment" : resource === "vaults" ? "vault" : "session";
+      const kind =
+        resource === "agents"
+          ? "agent"
+          : resource === "environments"
+            ? "environment"
+            : resource === "vaults"
+              ? "vault"
+              : resource === "hands"
+                ? "hand"
+                : "session";
       const sent = parsed(String(body));
       const initial = isSchema(sent) && Array.isArray(sent.initial_events) ? sent.initial_events.length : 0;
       acknowledged.made(kind, id, initial);
@@ -220,7 +242,7 @@ export class Lane {
   #filled(text: string): string {
     const credential = /@credential:(\d)/.exec(text)?.[1];
     const inside = credential === undefined ? undefined : this.#known.credential[Number(credential) % Math.max(1, this.#known.credential.length)];
-    return text.replace(/@(agent|environment|session|event|thread|vault|credential|fresh):(\d)/g, (_all, kind: string, at: string) => {
+    return text.replace(/@(agent|environment|session|event|thread|vault|credential|hand|fresh):(\d)/g, (_all, kind: string, at: string) => {
       if (kind === "fresh") return this.#unique();
       // A credential is found in its own vault.
       if (kind === "vault" && inside !== undefined) return this.#vaultOf.get(inside) ?? "vlt_x";

@@ -6,7 +6,7 @@ import { arbitraryOf, isSchema } from "../support/json-schema.ts";
 import type { Operation, Parameter } from "../support/openapi.ts";
 import { change, changedBy, oddText } from "./odd.ts";
 
-export type Kind = "agent" | "environment" | "session" | "event" | "vault" | "credential";
+export type Kind = "agent" | "environment" | "session" | "event" | "vault" | "credential" | "hand";
 
 /** One request. Texts may hold placeholders `@session:3`: the third newest that the sender knows. */
 export interface Asked {

@@ -5,6 +5,7 @@ import type { AddressInfo } from "node:net";
 import { pino } from "pino";
 import type { McpSettings } from "../../gateway/mcp/door.ts";
 import { makeServer } from "../../gateway/server.ts";
+import type { VaultProxy } from "../../gateway/vault-proxy.ts";
 import type { Hands } from "../../hands/hand.ts";
 import { noFault } from "../../session-store/fault-point.ts";
 import type { SessionStore } from "../../session-store/store.ts";
@@ -27,14 +28,14 @@ export interface RegistryDoor {
 }
 
 export async function openRegistry(
-  { store, hands }: { readonly store: SessionStore; readonly hands: Hands | null },
+  { store, hands, vaultProxy = null }: { readonly store: SessionStore; readonly hands: Hands | null; readonly vaultProxy?: VaultProxy | null },
   settings: Partial<McpSettings> = {},
 ): Promise<RegistryDoor> {
   const logged: Record<string, unknown>[] = [];
   const log = pino({ level: "debug" }, { write: (line: string) => void logged.push(JSON.parse(line) as Record<string, unknown>) });
   let url = "";
   const mcp = { publicUrl: null, ownUrl: () => url, isLoopback: true, issuer: null, isOpen: false, stateKey: Buffer.alloc(32, 1), ...settings };
-  const server = makeServer({ store, hands, apiKeys: [API_KEY], log, fault: noFault, ready: () => true, mcp });
+  const server = makeServer({ store, hands, vaultProxy, apiKeys: [API_KEY], log, fault: noFault, ready: () => true, mcp });
   const http = createServer(server.app);
   await new Promise<void>((resolve) => http.listen(0, "127.0.0.1", resolve));
   url = `http://127.0.0.1:${(http.address() as AddressInfo).port}`;
