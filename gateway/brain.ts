@@ -6,6 +6,7 @@ import type { Logger } from "pino";
 import { makeHands } from "../hands/client.ts";
 import { HandHosts } from "../hands/directory.ts";
 import { grantMinter } from "../harnesses/grant.ts";
+import type { HandsDoor } from "../harnesses/host-context.ts";
 import { loadHarness } from "../harnesses/registry.ts";
 import { startWorker } from "../harnesses/worker.ts";
 import type { FaultPoint } from "../session-store/fault-point.ts";
@@ -22,9 +23,10 @@ export interface BrainOptions {
   readonly store: SessionStore;
   readonly log: Logger;
   readonly fault: FaultPoint;
+  readonly handsDoor: HandsDoor;
 }
 
-export async function startBrain({ config, store, log, fault }: BrainOptions): Promise<Brain> {
+export async function startBrain({ config, store, log, fault, handsDoor }: BrainOptions): Promise<Brain> {
   const { vaultUrl, handsUrl, keysDir, sessionsMax } = config;
   if (vaultUrl === undefined)
     throw new SettingError("MANYHANDS_VAULT_URL is not set: without REDIS_URL the gateway also drives sessions, and needs the vault proxy.");
@@ -34,7 +36,7 @@ export async function startBrain({ config, store, log, fault }: BrainOptions): P
   const handKey = (await readFile(join(keysDir, "hand.key"), "utf8")).trim();
   const hands = makeHands({ resolve: (id) => hosts.resolve(id), local: { url: handsUrl }, handKey, log });
   const mintGrant = await grantMinter(join(keysDir, "grant.private.jwk"));
-  const worker = await startWorker({ store, hands, mintGrant, vaultUrl, harness: await loadHarness(), log, sessionsMax, fault });
+  const worker = await startWorker({ store, hands, mintGrant, vaultUrl, harness: await loadHarness(), log, sessionsMax, fault, handsDoor });
   hosts.start(hands);
   return {
     async stop(graceMs) {

@@ -3,11 +3,11 @@
 //   The key in the keys folder is this installation's: it is sent to this installation's own address and to no other one. Elsewhere the key is the
 //   one that whoever starts the bridge gives it.
 
-import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { readConfig, SettingError } from "./config.ts";
 import { reachable } from "./launch.ts";
 import { runBridge } from "./mcp/bridge.ts";
+import { keyIn } from "./own-door.ts";
 
 export async function bridge(given?: string): Promise<void> {
   const config = readConfig();
@@ -32,13 +32,4 @@ function isSameDoor(one: string, other: string): boolean {
   const [a, b] = [new URL(one), new URL(other)];
   const isSameHost = a.hostname === b.hostname || (LOOPBACK.has(a.hostname) && LOOPBACK.has(b.hostname));
   return a.protocol === b.protocol && a.port === b.port && isSameHost;
-}
-
-async function keyIn(path: string): Promise<string | null> {
-  try {
-    return (await readFile(path, "utf8")).trim();
-  } catch (error) {
-    if (error instanceof Error && "code" in error && error.code === "ENOENT") return null;
-    throw error;
-  }
 }

@@ -13,6 +13,7 @@ const USAGE = `usage: manyhands <command>
   worker        drives sessions; needs REDIS_URL, MANYHANDS_VAULT_URL and MANYHANDS_HANDS_URL
   hands         the hand host: where tools run
   vault rotate  gives the file vault of a stopped vault proxy a new key
+  vault connect U   gives sessions access to the MCP server at U: a person allows it in the browser, and the vault keeps the tokens
   vault-proxy   the only program that holds credentials
   image         makes the image of container sandboxes from this machine's own packages
   mcp [--url U] a bridge for MCP clients that only start programs: standard input and output to the gateway's /mcp
@@ -33,9 +34,29 @@ async function main(words: readonly string[]): Promise<void> {
     await import(pathToFileURL(besideOf("vault-proxy", "rotate")).href);
     return;
   }
+  if (command === "vault" && rest[0] === "connect") return connectVault(rest.slice(1));
   if (rest.length > 0 && command !== "mcp") return misuse(`"${command}" takes no arguments`);
+  await orSettingError(() => run(command, rest));
+}
+
+async function connectVault(rest: readonly string[]): Promise<void> {
+  const { CONNECT_USAGE, readWords } = await import("./connect/words.ts");
+  const words = readWords(rest);
+  if (typeof words === "string") {
+    process.stderr.write(`manyhands: ${words}\n${CONNECT_USAGE}`);
+    process.exitCode = EXIT_CONFIGURATION;
+    return;
+  }
+  await orSettingError(async () => {
+    const { ownDoor } = await import("./own-door.ts");
+    const { connect } = await import("./connect/command.ts");
+    process.exitCode = await connect(await ownDoor(), words, (line) => void process.stdout.write(`${line}\n`));
+  });
+}
+
+async function orSettingError(work: () => Promise<void>): Promise<void> {
   try {
-    await run(command, rest);
+    await work();
   } catch (error) {
     if (!(error instanceof SettingError)) throw error;
     process.stderr.write(`manyhands: ${error.message}\n`);

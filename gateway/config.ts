@@ -8,6 +8,8 @@ import { isIPv4 } from "node:net";
 import { join, resolve } from "node:path";
 import { z } from "zod";
 import { KNOWN_SETTINGS, unknownSettings } from "../session-store/settings.ts";
+import { CONNECT_MS, IDLE_MS, TOTAL_MS } from "./relay/limits.ts";
+import type { Times } from "./relay/upstream.ts";
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
@@ -53,6 +55,7 @@ const Settings = z.strictObject({
     .describe("16 to 512 printable characters without spaces"),
   MANYHANDS_SANDBOX: z.enum(["auto", "virtual", "docker"]).default("auto").describe('"auto", "virtual" or "docker"'),
   MANYHANDS_MODEL_KEY_FILE: path().optional().describe("a file that holds the model's API key"),
+  MANYHANDS_MODELS_FILE: path().optional().describe("a file of model providers, prices and a limit"),
   MANYHANDS_LEASE_MS: whole(100, 3_600_000).prefault("15000").describe("milliseconds from 100 to 3600000"),
   MANYHANDS_SESSIONS_MAX: whole(1, 10_000).prefault("64").describe("a number from 1 to 10000"),
   MANYHANDS_KEEP_ALIVE_MS: whole(100, 60_000).prefault("15000").describe("milliseconds from 100 to 60000"),
@@ -60,6 +63,14 @@ const Settings = z.strictObject({
   MANYHANDS_MCP_ISSUER: webAddress(),
   MANYHANDS_MCP_JWKS_URL: webAddress(),
   MANYHANDS_MCP_OPEN: z.enum(["0", "1"]).default("0").describe('"1" to take MCP calls without a key, on a loopback address only, or "0"'),
+  MANYHANDS_MCP_INTERNAL_HOSTS: z
+    .string()
+    .regex(/^[0-9A-Za-z._:*,[\]\s-]*$/)
+    .default("")
+    .describe('hosts, or "host:port", with commas between them, or "*"'),
+  MANYHANDS_MCP_CONNECT_TIMEOUT_MS: whole(10, 600_000).prefault(String(CONNECT_MS)).describe("milliseconds from 10 to 600000"),
+  MANYHANDS_MCP_IDLE_TIMEOUT_MS: whole(10, 86_400_000).prefault(String(IDLE_MS)).describe("milliseconds from 10 to 86400000"),
+  MANYHANDS_MCP_TOTAL_TIMEOUT_MS: whole(10, 86_400_000).prefault(String(TOTAL_MS)).describe("milliseconds from 10 to 86400000"),
   MANYHANDS_VAULT_PORT: port("0"),
   MANYHANDS_HANDS_PORT: port("0"),
   MANYHANDS_VAULT_URL: webAddress(),
@@ -110,6 +121,8 @@ export interface Config {
   readonly mcpIssuer?: { readonly issuer: string; readonly jwksUrl: string };
   /** MCP calls are taken without a key. */
   readonly isMcpOpen: boolean;
+  /** How hands are reached by their own doors. */
+  readonly hands: { readonly internalHosts: readonly string[]; readonly times: Times };
   readonly vaultPort: number;
   readonly handsPort: number;
   readonly vaultUrl?: string;
@@ -148,7 +161,8 @@ export function readConfig(env: Environment = process.env): Config {
     sandbox: settings.MANYHANDS_SANDBOX,
     ...given("redisUrl", settings.REDIS_URL),
     ...given("modelKeyFile", settings.MANYHANDS_MODEL_KEY_FILE),
-    hasModelKey: settings.MANYHANDS_MODEL_KEY_FILE !== undefined || settings.ANTHROPIC_API_KEY !== undefined,
+    hasModelKey:
+      settings.MANYHANDS_MODEL_KEY_FILE !== undefined || settings.MANYHANDS_MODELS_FILE !== undefined || settings.ANTHROPIC_API_KEY !== undefined,
     hasOwnModelAddress: settings.ANTHROPIC_BASE_URL !== undefined,
     leaseMs: settings.MANYHANDS_LEASE_MS,
     sessionsMax: settings.MANYHANDS_SESSIONS_MAX,
@@ -156,6 +170,14 @@ export function readConfig(env: Environment = process.env): Config {
     ...given("publicUrl", settings.MANYHANDS_PUBLIC_URL?.replace(/\/+$/, "")),
     ...given("mcpIssuer", issuerOf(settings)),
     isMcpOpen: settings.MANYHANDS_MCP_OPEN === "1",
+    hands: {
+      internalHosts: settings.MANYHANDS_MCP_INTERNAL_HOSTS.split(/[\s,]+/).filter(Boolean),
+      times: {
+        connectMs: settings.MANYHANDS_MCP_CONNECT_TIMEOUT_MS,
+        idleMs: settings.MANYHANDS_MCP_IDLE_TIMEOUT_MS,
+        totalMs: settings.MANYHANDS_MCP_TOTAL_TIMEOUT_MS,
+      },
+    },
     vaultPort: settings.MANYHANDS_VAULT_PORT,
     handsPort: settings.MANYHANDS_HANDS_PORT,
     ...given("vaultUrl", settings.MANYHANDS_VAULT_URL?.replace(/\/+$/, "")),

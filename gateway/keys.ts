@@ -20,6 +20,8 @@ const PublicJwk = PrivateJwk.omit({ d: true });
 
 export interface Keys {
   readonly apiKey: string;
+  /** What opens hand hosts to this installation's own programs. */
+  readonly handKey: string;
   /** What the state that clients carry between two requests is sealed with; the same on every node. */
   readonly stateKey: Uint8Array;
   /** The folder that holds the files. */
@@ -32,7 +34,7 @@ export interface Keys {
 export async function ensureKeys(dir: string, apiKey?: string): Promise<Keys> {
   await usable(dir, () => mkdir(dir, { recursive: true, mode: 0o700 }));
   const key = apiKey ?? (await ensureLine(dir, "api.key", () => `mh_${randomBytes(32).toString("base64url")}`));
-  await ensureLine(dir, "hand.key", () => randomBytes(32).toString("base64url"));
+  const handKey = await ensureLine(dir, "hand.key", () => randomBytes(32).toString("base64url"));
   const signing = await ensureJwk(dir, "grant.private.jwk", PrivateJwk, makeSigningKey);
   const { d: secret, ...open } = signing;
   const checking = await ensureJwk(dir, "grant.public.jwk", PublicJwk, async () => open);
@@ -42,7 +44,7 @@ export async function ensureKeys(dir: string, apiKey?: string): Promise<Keys> {
     );
   // Of a secret that no client has: a key of its own would be one more file to share.
   const stateKey = new Uint8Array(hkdfSync("sha256", Buffer.from(secret, "base64url"), "", "manyhands request state", STATE_KEY_BYTES));
-  return { apiKey: key, stateKey, dir, loose: await looseFiles(dir) };
+  return { apiKey: key, handKey, stateKey, dir, loose: await looseFiles(dir) };
 }
 
 async function makeSigningKey(): Promise<z.infer<typeof PrivateJwk>> {

@@ -192,6 +192,7 @@ function settingsOfChildren(config: Config, ports: Ports): Readonly<Record<strin
     MANYHANDS_HANDS_PORT: String(ports.hands),
     MANYHANDS_VAULT_URL: config.vaultUrl ?? `http://127.0.0.1:${ports.vault}`,
     MANYHANDS_HANDS_URL: config.handsUrl ?? `http://127.0.0.1:${ports.hands}`,
+    MANYHANDS_GATEWAY_URL: `http://${reachable(config.host)}:${ports.gateway}`,
     MANYHANDS_PARENT_PIPE: "1",
   };
 }

@@ -1,7 +1,9 @@
 // The gateway as a program: with REDIS_URL the HTTP door alone; without, the node: door, worker and embedded store in one process.
 
 import { createServer } from "node:http";
+import { join } from "node:path";
 import { pino } from "pino";
+import { openHandsKeys } from "../harnesses/hands-key.ts";
 import type { FaultPoint } from "../session-store/fault-point.ts";
 import { armFaultPoint, noFault } from "../session-store/fault-point.ts";
 import { checkInstallation } from "../session-store/installation.ts";
@@ -9,6 +11,7 @@ import { openStore } from "../session-store/open.ts";
 import { Refusal } from "../session-store/refusal.ts";
 import type { Brain } from "./brain.ts";
 import { type Config, EXIT_CONFIGURATION, isLoopback, readConfig, SettingError } from "./config.ts";
+import { openHands } from "./hand-host.ts";
 import { ensureKeys } from "./keys.ts";
 import { HEADER_BYTES_MAX, harden, listen } from "./listen.ts";
 import { makeServer } from "./server.ts";
@@ -37,6 +40,7 @@ async function run({ keysDir, apiKey, redisUrl, dataDir, leaseMs, keepAliveMs, h
   const fault = faultPoint();
   let isReady = false;
   const vaultProxy = vaultUrl === undefined ? null : await VaultProxy.open({ url: vaultUrl, keysDir, log });
+  const hands = config.handsUrl === undefined ? null : await openHands({ url: config.handsUrl, keysDir, store, log });
   let ownUrl = "";
   const mcp = {
     publicUrl: more.publicUrl ?? null,
@@ -46,11 +50,29 @@ async function run({ keysDir, apiKey, redisUrl, dataDir, leaseMs, keepAliveMs, h
     isOpen: more.isMcpOpen,
     stateKey: keys.stateKey,
   };
-  const door = makeServer({ vaultProxy, store, apiKeys: [keys.apiKey], log, fault, ready: () => isReady, keepAliveMs, mcp });
-  const server = createServer({ maxHeaderSize: HEADER_BYTES_MAX }, door.app);
+  const relay = { ...more.hands, handsUrl: more.handsUrl ?? null, handKey: keys.handKey };
+  const handsKeys = await openHandsKeys(join(keysDir, "grant.private.jwk"));
+  const sessionHands = { keys: handsKeys, url: () => mcp.publicUrl ?? ownUrl };
+  const door = makeServer({
+    vaultProxy,
+    hands,
+    store,
+    relay,
+    sessionHands,
+    apiKeys: [keys.apiKey],
+    log,
+    fault,
+    ready: () => isReady,
+    keepAliveMs,
+    mcp,
+  });
+  const server = createServer({ maxHeaderSize: HEADER_BYTES_MAX }, door.listener);
   harden(server);
   // Loaded only where it runs: a gateway on Redis has no harness in its process.
-  const brain: Brain | null = redisUrl === undefined ? await (await import("./brain.ts")).startBrain({ config, store, log, fault }) : null;
+  const brain: Brain | null =
+    redisUrl === undefined
+      ? await (await import("./brain.ts")).startBrain({ config, store, log, fault, handsDoor: { keys: handsKeys, url: () => ownUrl || undefined } })
+      : null;
 
   endWhenAsked({
     log,
@@ -64,6 +86,7 @@ async function run({ keysDir, apiKey, redisUrl, dataDir, leaseMs, keepAliveMs, h
       await Promise.all([brain?.stop(DRAIN_MS), server.listening ? closed : undefined]);
       clearTimeout(cut);
       await vaultProxy?.close();
+      await hands?.close();
       await store.close();
     },
   });

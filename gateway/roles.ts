@@ -25,6 +25,7 @@ const ROLES: Readonly<Record<Role, { readonly room: string; readonly settings: r
     room: "vault-proxy",
     settings: [
       "MANYHANDS_VAULT_PORT",
+      "MANYHANDS_OAUTH_TIMEOUT_MS",
       "MANYHANDS_VAULT_KEY_FILE",
       "MANYHANDS_VAULT_KEY",
       "MANYHANDS_VAULT_KEY_COMMAND",
@@ -35,9 +36,12 @@ const ROLES: Readonly<Record<Role, { readonly room: string; readonly settings: r
       "MANYHANDS_VAULT_SECRET_ID_FILE",
       "MANYHANDS_VAULT_APPROLE_MOUNT",
       "MANYHANDS_INTERNAL_HOSTS",
+      "MANYHANDS_EGRESS_INTERNAL_HOSTS",
+      "MANYHANDS_PUBLIC_URL",
       "VAULT_ADDR",
       "VAULT_NAMESPACE",
       "MANYHANDS_MODEL_KEY_FILE",
+      "MANYHANDS_MODELS_FILE",
       "MANYHANDS_MODEL_HEADERS_TIMEOUT_MS",
       "MANYHANDS_MODEL_IDLE_TIMEOUT_MS",
       "ANTHROPIC_API_KEY",
@@ -49,6 +53,7 @@ const ROLES: Readonly<Record<Role, { readonly room: string; readonly settings: r
     room: "hands",
     settings: [
       "MANYHANDS_HANDS_PORT",
+      "MANYHANDS_VAULT_URL",
       "MANYHANDS_SANDBOX",
       "MANYHANDS_SANDBOX_IDLE_MS",
       "MANYHANDS_DOCKER_IMAGE",
@@ -65,7 +70,7 @@ const ROLES: Readonly<Record<Role, { readonly room: string; readonly settings: r
       "DOCKER_HOST",
     ],
   },
-  worker: { room: "harnesses", settings: BRAIN },
+  worker: { room: "harnesses", settings: [...BRAIN, "MANYHANDS_GATEWAY_URL"] },
   gateway: {
     room: "gateway",
     settings: [
@@ -78,6 +83,10 @@ const ROLES: Readonly<Record<Role, { readonly room: string; readonly settings: r
       "MANYHANDS_MCP_ISSUER",
       "MANYHANDS_MCP_JWKS_URL",
       "MANYHANDS_MCP_OPEN",
+      "MANYHANDS_MCP_INTERNAL_HOSTS",
+      "MANYHANDS_MCP_CONNECT_TIMEOUT_MS",
+      "MANYHANDS_MCP_IDLE_TIMEOUT_MS",
+      "MANYHANDS_MCP_TOTAL_TIMEOUT_MS",
     ],
   },
 };

@@ -4,32 +4,41 @@
 //   H2  Under /v1 nothing is said before the key is checked. Unknown path: 404; known path, other method: 405.
 //   H3  A bug is a 500 that says nothing of the inside; our log has it under the request id.
 
-import type { ServerResponse } from "node:http";
+import type { RequestListener, ServerResponse } from "node:http";
 import type { ErrorRequestHandler, Express, Request, RequestHandler } from "express";
 import express from "express";
 import type { Logger } from "pino";
 import { z } from "zod";
+import type { Hands } from "../hands/hand.ts";
 import type { FaultPoint } from "../session-store/fault-point.ts";
 import { mint } from "../session-store/ids.ts";
 import { REFUSALS, Refusal } from "../session-store/refusal.ts";
 import type { SessionStore } from "../session-store/store.ts";
 import { answerOf, invalid } from "./answer.ts";
 import type { Principal } from "./authenticate.ts";
-import { API_VERSIONS, makeAuthenticate } from "./authenticate.ts";
+import { API_VERSIONS, makeAuthenticate, WORKSPACE } from "./authenticate.ts";
 import { addAgents } from "./http/agents.ts";
 import { Bodies } from "./http/body.ts";
 import type { Door } from "./http/call.ts";
 import { Call, JsonText, sendJson } from "./http/call.ts";
 import { addEnvironments } from "./http/environments.ts";
 import { addEvents } from "./http/events.ts";
+import { addHands } from "./http/hands.ts";
+import { addHandsKey, type HandsKeysGiven } from "./http/hands-key.ts";
+import { publishOAuthClient } from "./http/oauth-client.ts";
 import { pathsOf } from "./http/route.ts";
 import { addSessions } from "./http/sessions.ts";
 import { addThreads } from "./http/threads.ts";
 import { relayVaults } from "./http/vaults.ts";
 import { Unanswered } from "./idempotency.ts";
 import { McpDoor, type McpDoorOptions, type McpSettings } from "./mcp/door.ts";
+import { openSessionHands } from "./mcp/session-hands/door.ts";
 import { sessionsSurface } from "./mcp/sessions/surface.ts";
 import { openApiOf } from "./openapi.ts";
+import { Registry } from "./registry/registry.ts";
+import type { RelaySettings } from "./relay/door.ts";
+import { wayThrough } from "./relay/grants.ts";
+import { beside, openRelay } from "./relay/open.ts";
 import { Streams } from "./stream.ts";
 import type { VaultProxy } from "./vault-proxy.ts";
 
@@ -52,14 +61,22 @@ export interface ServerOptions {
   readonly ready: () => boolean;
   /** Null: this installation has none, and so no vaults. */
   readonly vaultProxy?: VaultProxy | null;
+  /** Null: this installation has no hand host, and no server can be asked for its tools. */
+  readonly hands?: Hands | null;
   /** The door for MCP clients; absent: there is none. */
   readonly mcp?: McpSettings;
+  /** How hands are reached by their own doors; absent: there are none. */
+  readonly relay?: Omit<RelaySettings, "vault">;
+  /** Keys for the hands of one session; absent: there are none, and no door for them. */
+  readonly sessionHands?: HandsKeysGiven;
   readonly keepAliveMs?: number;
   readonly slowReaderMs?: number;
 }
 
 export interface Server {
   readonly app: Express;
+  /** What a listener is given: the application, with the doors of hands beside it. */
+  readonly listener: RequestListener;
   /** Ends open streams and refuses new requests; those in flight are answered. The listener is the caller's. */
   close(): void;
 }
@@ -70,7 +87,9 @@ export function makeServer(options: ServerOptions): Server {
     keepAliveMs: options.keepAliveMs ?? KEEP_ALIVE_MS,
     slowMs: options.slowReaderMs ?? SLOW_READER_MS,
   });
-  const door: Door = { store, log, fault, streams, unanswered: new Unanswered(), vaultProxy };
+  const registry = new Registry({ documents: store, hands: options.hands ?? null, vaultProxy, log });
+  void registry.start(WORKSPACE);
+  const door: Door = { store, log, fault, streams, unanswered: new Unanswered(), vaultProxy, registry };
   const authenticate = makeAuthenticate(options.apiKeys);
   const bodies = new Bodies();
   const callers = new WeakMap<Request, Principal>();
@@ -96,7 +115,17 @@ export function makeServer(options: ServerOptions): Server {
     sendJson(response, 200, document);
   });
 
+  publishOAuthClient(app, options.mcp?.publicUrl);
   const mcp = options.mcp && openMcp(app, { ...options.mcp, door, authenticate, bodies, keepAliveMs: options.keepAliveMs ?? KEEP_ALIVE_MS });
+  const relay =
+    mcp &&
+    options.relay &&
+    openRelay(app, mcp.access, { ...options.mcp, ...options.relay, vault: vaultProxy && wayThrough(vaultProxy), store, log, bodies, keepAliveMs: options.keepAliveMs ?? KEEP_ALIVE_MS });
+
+  const sessionHands =
+    options.mcp &&
+    options.sessionHands &&
+    openSessionHands(app, { ...options.mcp, ...options.sessionHands, door, authenticate, bodies, keepAliveMs: options.keepAliveMs ?? KEEP_ALIVE_MS });
 
   const enter: RequestHandler = (request, _response, next) => {
     callers.set(request, authenticate(request.headers));
@@ -124,6 +153,8 @@ export function makeServer(options: ServerOptions): Server {
   addSessions(paths.add, door);
   addEvents(paths.add, door);
   addThreads(paths.add, door);
+  addHands(paths.add, door);
+  if (options.sessionHands) addHandsKey(paths.add, door, options.sessionHands);
   app.use(() => {
     throw new Refusal("not_found", "There is no such path.");
   });
@@ -131,10 +162,12 @@ export function makeServer(options: ServerOptions): Server {
 
   return {
     app,
+    listener: relay ? beside(app, relay) : app,
     close() {
       isClosing = true;
       streams.close();
-      mcp?.close().catch((error: unknown) => log.warn({ err: error }, "mcp.not_closed"));
+      registry.close();
+      for (const each of [mcp, relay, sessionHands]) each?.close().catch((error: unknown) => log.warn({ err: error }, "mcp.not_closed"));
     },
   };
 }
@@ -144,7 +177,7 @@ const MCP_PATH = "/mcp";
 /** The door for MCP clients, and the metadata that says how to get a token for it. */
 function openMcp(app: Express, options: McpSettings & { door: Door } & Pick<McpDoorOptions, "authenticate" | "bodies" | "keepAliveMs">): McpDoor {
   const { store, log } = options.door;
-  const mcp = new McpDoor({ ...options, store, log, path: MCP_PATH, surface: sessionsSurface({ door: options.door }) });
+  const mcp = new McpDoor({ ...options, store, log, path: MCP_PATH, surface: sessionsSurface(options.door) });
   app.all(MCP_PATH, (request, response) => mcp.serve(request, response));
   app.get(/^\/\.well-known\/oauth-protected-resource(\/|$)/, (request, response, next) => {
     const metadata = request.path === mcp.access.metadataPath() ? mcp.access.metadata() : null;

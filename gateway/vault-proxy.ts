@@ -20,6 +20,8 @@ const ANSWER_MS = 30_000;
 /** An archive waits no longer for it. */
 const REVOKE_MS = 2_000;
 const TOKEN_LIFE_S = 60;
+const GRANT_LIFE_S = 600;
+const GRANT_LIFE_USED = 0.6;
 const SMALL_BYTES_MAX = 1024 * 1024;
 
 const SigningKey = z.object({ kty: z.literal("OKP"), crv: z.literal("Ed25519"), x: z.string(), d: z.string(), kid: z.string() });
@@ -111,6 +113,16 @@ export class VaultProxy {
     }
   }
 
+  /**
+   * A grant for a client's direct use of a registered hand: for its MCP route, with these vaults. It lives as long as a session's; the caller asks
+   * for a new one after `lifeMs`. What goes with a request is made of it by `vaultRequest` (hands/servers/vault-way.ts).
+   */
+  async handGrant(asking: Asking, hand: string, vaults: readonly string[]): Promise<{ readonly text: string; readonly lifeMs: number }> {
+    const claims = { fence: 0, vaults: [...vaults], workspace: asking.principal.workspace, use: ["mcp"] };
+    const text = await this.#token(claims, `hand:${hand}`, asking, GRANT_LIFE_S);
+    return { text: text.slice("Bearer ".length), lifeMs: GRANT_LIFE_S * GRANT_LIFE_USED * 1000 };
+  }
+
   /** The proxy's part of the API's document. */
   async openApi(): Promise<OpenApiPart> {
     let answer: Dispatcher.ResponseData;
@@ -124,11 +136,15 @@ export class VaultProxy {
     return Part.parse(JSON.parse(text));
   }
 
+  get url(): string {
+    return this.#url;
+  }
+
   async close(): Promise<void> {
     await this.#agent.destroy();
   }
 
-  async #token(claims: Record<string, unknown>, subject: string, { requestId }: Asking): Promise<string> {
+  async #token(claims: Record<string, unknown>, subject: string, { requestId }: Asking, lifeS = TOKEN_LIFE_S): Promise<string> {
     const token = await new SignJWT(claims)
       .setProtectedHeader({ alg: "EdDSA", kid: this.#kid })
       .setIssuer("manyhands")
@@ -136,7 +152,7 @@ export class VaultProxy {
       .setSubject(subject)
       .setJti(requestId)
       .setIssuedAt()
-      .setExpirationTime(`${TOKEN_LIFE_S}s`)
+      .setExpirationTime(`${lifeS}s`)
       .sign(this.#key);
     return `Bearer ${token}`;
   }

@@ -99,7 +99,12 @@ export class Calls {
     if (tool === undefined) return wrong(`There is no tool named ${JSON.stringify(use.name.slice(0, 100))}.`);
     const input = tool.schema === null ? { success: true as const, data: use.input } : tool.schema.safeParse(use.input);
     if (!input.success) return wrong(`The input of ${use.name} is not valid: ${input.error.issues.map(worded).join("; ")}.`);
-    return await this.#queue(row, holder, { id: use.id, tool: use.name, input: input.data }, tool.isReadOnly);
+    return await this.#queue(
+      row,
+      holder,
+      { id: use.id, tool: use.name, input: input.data, ...(use.pin === undefined ? {} : { pin: use.pin }) },
+      tool.isReadOnly,
+    );
   }
 
   /** What the ledger says of an id; null: it may run. M4 */

@@ -35,8 +35,8 @@ export async function chooseDriver({ config, host, hasContainers, log }: ChoiceO
   const engine = connect(docker.engine);
   const wanting = await whatIsWanting(engine, docker.image, sandbox === "docker" || hasContainers ? ENGINE_WAIT_MS : 0);
   if (wanting === null) {
-    const { image, limits, containersMax } = docker;
-    return chosen(await dockerDriver({ engine, host, image, limits, containersMax, dataDir, log }), `image ${image}`, log);
+    const { image, limits, containersMax, vaultUrl } = docker;
+    return chosen(await dockerDriver({ engine, host, image, limits, containersMax, dataDir, log, vaultUrl }), `image ${image}`, log);
   }
   if (sandbox === "docker") throw new SandboxUnavailable(`MANYHANDS_SANDBOX is docker, and ${wanting}`);
   return chosen(virtualDriver(), wanting, log);

@@ -24,26 +24,35 @@ const session = z.string().transform((text, context): SessionId => {
   context.addIssue({ code: "custom", message: "no session id" });
   return z.NEVER;
 });
+const Configured = z.object({ servers: z.array(z.string()) });
 const Instances = z.object({ instances: z.array(z.object({ hand: z.string(), session })) });
 
 export function makeHands(options: HandsOptions): HandsClient {
   const wire = new Wire(options);
-  const onHost = (host: string | undefined, tool: string, input: unknown, signal: AbortSignal) =>
-    wire.ask({ host, path: "/mcp", tool, input, meta: {} }, signal);
+  const onHost = (host: string | undefined, tool: string, input: unknown, signal: AbortSignal, meta = {}) =>
+    wire.ask({ host, path: "/mcp", tool, input, meta }, signal);
   return {
     async provision(holder, wanted, signal) {
       const answer = await onHost(undefined, "provision", { holder, resources: wanted }, signal);
       return Provisioned.parse(answer.structuredContent);
     },
-    async listTools(holder, { hand, host }, { known, waitMs, isFresh }, signal) {
-      const answer = await onHost(host, "list_tools", { holder, hand, known, wait_ms: waitMs, is_fresh: isFresh }, signal);
+    async listTools(holder, { hand, host }, { known, waitMs, isFresh, grant }, signal) {
+      const input = { holder, hand, known, wait_ms: waitMs, is_fresh: isFresh };
+      const answer = await onHost(host, "list_tools", input, signal, grant === undefined ? {} : { [META.grant]: grant });
       return ServerTools.parse(answer.structuredContent);
     },
     async announce(holder, { hand, host }, signal) {
       await onHost(host, "announce", { holder, hand }, signal);
     },
     async execute(holder, { hand, host }, use, mayRerun, signal) {
-      const meta = { ...ours(holder, host), [META.toolUseId]: use.id, [META.rerun]: mayRerun };
+      const meta = {
+        ...ours(holder, host),
+        [META.toolUseId]: use.id,
+        [META.rerun]: mayRerun,
+        ...(use.grant === undefined ? {} : { [META.grant]: use.grant }),
+        ...(use.wayOut && { [META.wayOut]: use.wayOut }),
+        ...(use.pin === undefined ? {} : { [META.pin]: use.pin }),
+      };
       return outcomeOf(await wire.ask({ host, path: `/mcp/hands/${hand}`, tool: use.name, input: use.input, meta }, signal));
     },
     async cancel(holder, { hand, host }, toolUseId, signal) {
@@ -58,6 +67,9 @@ export function makeHands(options: HandsOptions): HandsClient {
     },
     async release(session, host, signal) {
       await onHost(host, "release", { session }, signal);
+    },
+    async configured(signal) {
+      return Configured.parse((await onHost(undefined, "configured", {}, signal)).structuredContent).servers;
     },
     async instances(host, signal) {
       return Instances.parse((await onHost(host, "instances", {}, signal)).structuredContent).instances;

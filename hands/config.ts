@@ -47,6 +47,10 @@ const Settings = z.strictObject({
   cpus: z.coerce.number().min(0.1).max(1_024).default(1),
   tmpMb: whole(1, 1_048_576).default(256),
   containersMax: whole(1, 1_000).default(32),
+  vaultUrl: z
+    .url({ protocol: /^https?$/ })
+    .transform((text) => text.replace(/\/+$/, ""))
+    .optional(),
   mcpInternalHosts: hosts.prefault(""),
   mcpServersFile: z.string().min(1).optional(),
   mcpConnectMs: whole(10, 600_000).default(CONNECT_MS),
@@ -70,6 +74,7 @@ const NAMES = {
   cpus: "MANYHANDS_DOCKER_CPUS",
   tmpMb: "MANYHANDS_DOCKER_TMP_MB",
   containersMax: "MANYHANDS_DOCKER_CONTAINERS_MAX",
+  vaultUrl: "MANYHANDS_VAULT_URL",
   mcpInternalHosts: "MANYHANDS_MCP_INTERNAL_HOSTS",
   mcpServersFile: "MANYHANDS_MCP_SERVERS_FILE",
   mcpConnectMs: "MANYHANDS_MCP_CONNECT_TIMEOUT_MS",
@@ -94,6 +99,8 @@ export interface Config {
     readonly image: string;
     readonly limits: Limits;
     readonly containersMax: number;
+    /** The vault proxy, through which sandboxes go out; null: none does. */
+    readonly vaultUrl: string | null;
   };
   /** How the MCP servers of agents are reached. */
   readonly servers: Omit<ServerSettings, "configured">;
@@ -131,9 +138,11 @@ export function readConfig(environment: Readonly<Record<string, string | undefin
       image: settings.image,
       limits: { memoryMb: settings.memoryMb, pids: settings.pids, cpus: settings.cpus, tmpMb: settings.tmpMb },
       containersMax: settings.containersMax,
+      vaultUrl: settings.vaultUrl ?? null,
     },
     servers: {
       internalHosts: settings.mcpInternalHosts,
+      vaultUrl: settings.vaultUrl ?? null,
       times: { connectMs: settings.mcpConnectMs, idleMs: settings.mcpIdleMs, totalMs: settings.mcpTotalMs },
       environment: childEnvironment(environment),
     },

@@ -17,7 +17,10 @@ export const META = {
   fence: "manyhands/fence",
   toolUseId: "manyhands/tool_use_id",
   rerun: "manyhands/rerun",
+  pin: "manyhands/pin",
   host: "manyhands/host",
+  wayOut: "manyhands/way_out",
+  grant: "manyhands/grant",
 } as const;
 
 /** Who asks: the holder of a session's lease. */
@@ -32,10 +35,23 @@ export interface HandRef {
   readonly host: string;
 }
 
+/** How a session's sandbox may go out: a grant for the vault proxy's egress, and the policy whose hash the grant names. */
+export interface WayOut {
+  readonly grant: string;
+  /** JSON; only the vault proxy reads it. */
+  readonly network: string;
+}
+
 export interface ToolUse {
   readonly id: string;
   readonly name: string;
   readonly input: unknown;
+  /** For a sandbox whose environment lets it out. */
+  readonly wayOut?: WayOut | undefined;
+  /** Of a session that has vaults, for a server: a grant for them. Kept in memory, the newest of a session's. */
+  readonly grant?: string | undefined;
+  /** Of an MCP server's tool: the hash of the definition that was approved. The server has another one now: it is not run. */
+  readonly pin?: string;
 }
 
 /** What a tool use came to. `unknown`: it may have run, and nobody can tell. `shellRestarted` is told to the model by the result's text. */
@@ -51,7 +67,13 @@ export type Outcome =
 export interface ServerWanted {
   /** As the agent calls it. */
   readonly name: string;
-  readonly transport: { readonly type: "url"; readonly url: string } | { readonly type: "configured"; readonly server: string };
+  readonly transport:
+    | { readonly type: "url"; readonly url: string; readonly isSse?: boolean | undefined }
+    | { readonly type: "configured"; readonly server: string };
+  /** Whoever asks for the same server under the same word shares one connection; absent: it is the session's own. */
+  readonly shared?: string | undefined;
+  /** Instead of the hand host's own limits. */
+  readonly times?: Partial<Record<"connectMs" | "idleMs" | "totalMs", number | undefined>> | undefined;
 }
 
 /** What a session wants: its sandbox, or a connection of its own to an MCP server. */
@@ -85,6 +107,9 @@ export type ServerTools =
       readonly hash: string;
       readonly tools: readonly ServerTool[];
       readonly notes: readonly ServerNote[];
+      /** Who it says that it is, and the revision of the protocol that it was spoken to in. */
+      readonly server?: { readonly name: string; readonly version: string } | undefined;
+      readonly protocolVersion?: string | undefined;
     }
   /** The list that the asker knows by its hash. */
   | { readonly type: "same" }
@@ -98,6 +123,8 @@ export interface ListAsk {
   readonly waitMs: number;
   /** Connect again now if the last try failed, and read the list again. */
   readonly isFresh: boolean;
+  /** As in a `ToolUse`. */
+  readonly grant?: string | undefined;
 }
 
 /** A hand host as its clients see it. Refusals: `fenced` (an older fence), `hand_lost` (unreachable for HAND_LOST_MS, or the hand is gone). */
@@ -118,6 +145,8 @@ export interface Hands {
   settled(holder: Holder, hand: HandRef, toolUseIds: readonly string[], signal: AbortSignal): Promise<void>;
   /** Gives a session's hands back; files, processes and connections go. Absent: nothing happens. */
   release(session: SessionId, host: string, signal: AbortSignal): Promise<void>;
+  /** The servers that the operator of the local hand host named, by name. */
+  configured(signal: AbortSignal): Promise<readonly string[]>;
   /** The sessions that a hand host has hands for. */
   instances(host: string, signal: AbortSignal): Promise<readonly { readonly hand: string; readonly session: SessionId }[]>;
 }

@@ -12,10 +12,10 @@ import { Refusal } from "../session-store/refusal.ts";
 import { Calls } from "./calls.ts";
 import type { HandRef, Holder, ListAsk, Outcome, ServerTools, ServerWanted, ToolUse } from "./hand.ts";
 import type { HandRow, Ledger } from "./ledger.ts";
+import type { ServerRelay } from "./relay/door.ts";
 import type { Runner } from "./runner.ts";
 import type { SandboxDriver } from "./sandbox.ts";
-import { ServerHand } from "./servers/hand.ts";
-import { SERVER_DRIVER, SERVER_SETTINGS, ServerHands, type ServerSettings, textOf } from "./servers/hands.ts";
+import { isServer, SERVER_DRIVER, SERVER_SETTINGS, ServerHands, type ServerSettings, textOf } from "./servers/hands.ts";
 import { Sweeper } from "./sweeper.ts";
 import { outputName } from "./tools/cap.ts";
 import { WORKSPACE } from "./tools/places.ts";
@@ -66,6 +66,10 @@ export class HandHost {
     });
   }
 
+  get relay(): ServerRelay {
+    return this.#servers.relay;
+  }
+
   /** Removes what belongs to nobody and starts the sweeper. */
   async start(): Promise<void> {
     await this.#servers.start();
@@ -90,10 +94,17 @@ export class HandHost {
     return typeof this.#ledger.hand(hand)?.server === "string";
   }
 
+  /** The servers that the operator named. */
+  configured(): readonly string[] {
+    return this.#servers.configured();
+  }
+
   /** What a server offers; connects to it if that was not done yet. */
   async listTools(hand: string, holder: Holder, ask: ListAsk): Promise<ServerTools> {
-    const runner = this.#runner(this.#calls.held(hand, holder));
-    if (!(runner instanceof ServerHand)) throw new Refusal("invalid_request", "The hand is no MCP server.");
+    const row = this.#calls.held(hand, holder);
+    if (ask.grant !== undefined) this.#servers.take(row, holder, ask.grant);
+    const runner = this.#runner(row);
+    if (!isServer(runner)) throw new Refusal("invalid_request", "The hand is no MCP server.");
     return await runner.listTools(ask);
   }
 
@@ -109,6 +120,8 @@ export class HandHost {
   /** Without a holder: a client that uses the hand directly, on behalf of whoever holds it. */
   async execute(hand: string, holder: Holder | undefined, use: ToolUse, mayRerun: boolean): Promise<Outcome> {
     const started = performance.now();
+    if (use.wayOut && holder) this.#driver.admit?.({ ...holder, session: this.#calls.held(hand, holder).session }, use.wayOut);
+    if (use.grant !== undefined && holder !== undefined) this.#servers.take(this.#calls.held(hand, holder), holder, use.grant);
     const outcome = await this.#calls.execute(hand, holder ?? this.#holderOf(hand), use, mayRerun);
     this.#log.info({ hand, toolUseId: use.id, tool: use.name, outcome: outcome.type, ms: Math.round(performance.now() - started) }, "tool.answered");
     return outcome;
@@ -127,6 +140,7 @@ export class HandHost {
   async release(session: SessionId): Promise<void> {
     const rows = this.#ledger.hands().filter((row) => row.session === session);
     for (const row of rows) {
+      this.#servers.forget(row.hand);
       const ended = this.#calls.end([row], "the hand was given back");
       await this.#ledger.markReleasing(row.hand);
       await ended;

@@ -10,6 +10,7 @@ import { localhostHostValidation, localhostOriginValidation, toNodeHandler } fro
 import type { Logger } from "pino";
 import type { HandHost } from "./host.ts";
 import { HAND_PATH, mcpHandler } from "./mcp.ts";
+import { SERVER_PATH } from "./relay/door.ts";
 
 const BODY_BYTES_MAX = 32 * 1024 * 1024;
 const REQUESTS_MAX = 2_048;
@@ -50,16 +51,19 @@ export async function openDoor({ host, handKey, address, port, log }: DoorOption
     (request, response) => {
       if (isLoopback && !isHostGood(request, response)) return;
       if (!isOriginGood(request, response)) return;
-      const path = new URL(request.url ?? "/", "http://none").pathname;
+      const url = new URL(request.url ?? "/", "http://none");
+      const path = url.pathname;
       if (path === "/healthz") return answer(response, 200, { status: "ok", ...host.identity() });
       if (!isKeyGood(request)) return answer(response, 401, { error: "The hand key is missing or not valid." }, { "www-authenticate": "Bearer" });
-      if (path !== "/mcp" && !HAND_PATH.test(path)) return answer(response, 404, { error: "There is no such path." });
+      const isServer = SERVER_PATH.test(path);
+      if (path !== "/mcp" && !HAND_PATH.test(path) && !isServer) return answer(response, 404, { error: "There is no such path." });
       if (isClosed) return answer(response, 503, { error: "The hand host is shutting down." }, { "retry-after": "1" });
       if (open >= REQUESTS_MAX) return answer(response, 503, { error: "Too many requests are open." }, { "retry-after": "1" });
       open += 1;
       response.once("close", () => {
         open -= 1;
       });
+      if (isServer) return void relayed(host.relay.serve(request, response, url), response, log);
       void serve(asMcp(request), response);
     },
   );
@@ -84,6 +88,17 @@ export async function openDoor({ host, handKey, address, port, log }: DoorOption
 function asMcp(request: IncomingMessage) {
   const { method = "GET", url = "/", headers } = request;
   return { method, url, headers, [Symbol.asyncIterator]: () => request[Symbol.asyncIterator]() };
+}
+
+/** A client that went away is nobody's error. */
+async function relayed(work: Promise<void>, response: ServerResponse, log: Logger): Promise<void> {
+  try {
+    await work;
+  } catch (error) {
+    log.error({ err: error }, "request.failed");
+    if (response.headersSent) response.destroy();
+    else answer(response, 500, { error: "Internal error" });
+  }
 }
 
 /** O1 */

@@ -22,6 +22,9 @@ const REFUSED = -32_001;
 const INVALID_PARAMS = -32_602;
 const SETTLED_MAX = 1_000;
 const LIST_WAIT_MS_MAX = 60_000;
+const GRANT_CHARS_MAX = 4_096;
+const NETWORK_CHARS_MAX = 512 * 1024;
+const LIMIT_MS_MAX = 86_400_000;
 
 const Session = z.string().transform((text, context): SessionId => {
   const id = parseSessionId(text);
@@ -38,13 +41,16 @@ const HolderInput = z.strictObject({ session: Session, fence: FenceNumber });
 const handId = z.string().min(1).max(128);
 const toolUseId = z.string().min(1).max(512);
 
+const limitMs = z.number().int().min(1).max(LIMIT_MS_MAX).optional();
 const serverName = z.string().min(1).max(255);
 const ServerInput = z.strictObject({
   name: serverName,
   transport: z.discriminatedUnion("type", [
-    z.strictObject({ type: z.literal("url"), url: z.url({ protocol: /^https?$/ }).max(2_048) }),
+    z.strictObject({ type: z.literal("url"), url: z.url({ protocol: /^https?$/ }).max(2_048), isSse: z.boolean().optional() }),
     z.strictObject({ type: z.literal("configured"), server: serverName }),
   ]),
+  shared: z.string().min(1).max(512).optional(),
+  times: z.strictObject({ connectMs: limitMs, idleMs: limitMs, totalMs: limitMs }).optional(),
 });
 
 const HOST_INPUTS = {
@@ -65,6 +71,7 @@ const HOST_INPUTS = {
   cancel: z.strictObject({ holder: HolderInput, hand: handId, tool_use_id: toolUseId }),
   settled: z.strictObject({ holder: HolderInput, hand: handId, tool_use_ids: z.array(toolUseId).max(SETTLED_MAX) }),
   release: z.strictObject({ session: Session }),
+  configured: z.strictObject({}),
   instances: z.strictObject({}),
 } as const;
 type HostTool = keyof typeof HOST_INPUTS;
@@ -78,6 +85,7 @@ const HOST_SAYS: Record<HostTool, string> = {
   cancel: "Ends a call; answers with what it came to.",
   settled: "Drops results that are stored elsewhere; their ids stay spent.",
   release: "Gives a session's hands back: files and processes go.",
+  configured: "The servers that the operator named.",
   instances: "The hands of this host and their sessions.",
 };
 
@@ -99,7 +107,10 @@ const CallMeta = z.object({
   [META.fence]: FenceNumber.optional(),
   [META.toolUseId]: toolUseId.optional(),
   [META.rerun]: z.boolean().optional(),
+  [META.pin]: z.string().max(128).optional(),
   [META.host]: z.string().optional(),
+  [META.grant]: z.string().max(GRANT_CHARS_MAX).optional(),
+  [META.wayOut]: z.object({ grant: z.string().max(GRANT_CHARS_MAX), network: z.string().max(NETWORK_CHARS_MAX) }).optional(),
 });
 
 export function mcpHandler(host: HandHost, onerror: (error: Error) => void, bodyBytesMax: number): McpHttpHandler {
@@ -114,7 +125,7 @@ export function mcpHandler(host: HandHost, onerror: (error: Error) => void, body
     server.setRequestHandler("tools/call", async ({ params }, context) => {
       const args = params.arguments ?? {};
       const meta = context.mcpReq._meta ?? {};
-      return await answered(() => (hand === undefined ? callHost(host, params.name, args) : callHand(host, hand, params.name, args, meta)));
+      return await answered(() => (hand === undefined ? callHost(host, params.name, args, meta) : callHand(host, hand, params.name, args, meta)));
     });
     return server;
   };
@@ -132,7 +143,7 @@ async function answered(work: () => Promise<CallToolResult>): Promise<CallToolRe
   }
 }
 
-async function callHost(host: HandHost, name: string, args: unknown): Promise<CallToolResult> {
+async function callHost(host: HandHost, name: string, args: unknown, given: Record<string, unknown>): Promise<CallToolResult> {
   switch (name) {
     case "identity":
       HOST_INPUTS.identity.parse(args);
@@ -143,7 +154,7 @@ async function callHost(host: HandHost, name: string, args: unknown): Promise<Ca
     }
     case "list_tools": {
       const { holder, hand, known, wait_ms, is_fresh } = HOST_INPUTS.list_tools.parse(args);
-      return data(await host.listTools(hand, holder, { known, waitMs: wait_ms, isFresh: is_fresh }));
+      return data(await host.listTools(hand, holder, { known, waitMs: wait_ms, isFresh: is_fresh, grant: CallMeta.parse(given)[META.grant] }));
     }
     case "announce": {
       const { hand, holder } = HOST_INPUTS.announce.parse(args);
@@ -167,6 +178,9 @@ async function callHost(host: HandHost, name: string, args: unknown): Promise<Ca
     case "release":
       await host.release(HOST_INPUTS.release.parse(args).session);
       return data({});
+    case "configured":
+      HOST_INPUTS.configured.parse(args);
+      return data({ servers: host.configured() });
     case "instances":
       HOST_INPUTS.instances.parse(args);
       return data({ instances: host.instances() });
@@ -183,7 +197,9 @@ async function callHand(host: HandHost, hand: string, name: string, input: unkno
   const fence = meta[META.fence];
   if ((session === undefined) !== (fence === undefined)) throw new ProtocolError(INVALID_PARAMS, "Session and fence go together.");
   const holder: Holder | undefined = session === undefined || fence === undefined ? undefined : { session, fence };
-  const use = { id: meta[META.toolUseId] ?? mint("call"), name, input };
+  const pin = meta[META.pin];
+  const asked = { id: meta[META.toolUseId] ?? mint("call"), name, input, grant: meta[META.grant], wayOut: meta[META.wayOut] };
+  const use = pin === undefined ? asked : { ...asked, pin };
   return result(await host.execute(hand, holder, use, meta[META.rerun] ?? false));
 }
 

@@ -9,6 +9,8 @@ export interface RunnerCall {
   readonly id: string;
   readonly tool: string;
   readonly input: unknown;
+  /** As in a ToolUse. */
+  readonly pin?: string;
 }
 
 export interface Runner {

@@ -5,7 +5,7 @@
 //   B3  Every call ends by itself: at its own time-out, or by `cancel` or `stop`, and nothing of it goes on running.
 //   B4  Opening costs nothing: what a sandbox needs is started by the first call.
 
-import type { Outcome } from "./hand.ts";
+import type { Holder, Outcome, WayOut } from "./hand.ts";
 import type { HandTool } from "./toolset.ts";
 
 export interface SandboxCall {
@@ -34,6 +34,8 @@ export interface SandboxDriver {
    * folder; `session` is whom it was made for.
    */
   open(folder: string, isAdopted: boolean, session?: string): Sandbox;
+  /** From now on the session's sandbox may go out by this. A driver whose sandboxes have no network has none. */
+  admit?(holder: Holder, wayOut: WayOut): void;
   /**
    * Removes what this host's sandboxes left outside of their folders and no hand owns; tried again at every sweep. Gives the hands of which
    * something still runs; null: not all of it could be done, and it is to be tried again soon. Once before the first `open`, `isStart`: what is left

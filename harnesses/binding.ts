@@ -3,17 +3,16 @@
 //   B1  No hand is touched before something needs it; a hand that the log names only hears the new fence, beside inference.
 //   B2  `log.hand` is durable before the first execute: whoever takes the session next asks the same host.
 //   B3  The fence is announced, and answered, before anything is asked again, cancelled or closed there.
+//   B5  A registered hand is provisioned as its registration stands: where that was changed since, anew. What was asked before is asked there again.
 //   B4  A lost hand is said so in the log, once; the next call provisions a new one.
 
 import type { HandRef, Holder, ServerWanted, Wanted } from "../hands/hand.ts";
 import type { ServerRef } from "../session-store/events/log.ts";
 import type { LeaseContext } from "./host-context.ts";
 import type { Journal } from "./journal.ts";
+import { nameOf, type Placed } from "./registered.ts";
 import { serversOf } from "./tools.ts";
 import type { BoundHand } from "./view.ts";
-
-/** The scheme of an address that is a name at the hand host instead: a server that its operator configured. */
-const CONFIGURED = "hand:";
 
 export class Bindings {
   readonly #context: LeaseContext;
@@ -55,6 +54,8 @@ export class HandBinding {
   readonly #holder: Holder;
   readonly #server: ServerRef | null;
   #bound: Promise<HandRef> | null = null;
+  #placed: Placed | null = null;
+  #vaults: Placed["vaults"] = { ids: [], isAlone: false };
 
   /** `server`: null for the sandbox. */
   constructor(context: LeaseContext, journal: Journal, server: ServerRef | null) {
@@ -74,6 +75,27 @@ export class HandBinding {
     return this.#server === null ? view.hand : view.servers.handOf(this.#server);
   }
 
+  /** From here on the hand is to be this one; `isOld`: what is asked now was asked before, and is asked again where that was. B5 */
+  follow(placed: Placed, isOld = false): void {
+    this.#vaults = placed.vaults;
+    if (isOld) return;
+    this.#placed = placed;
+    if (this.#isOther) this.#bound = null;
+  }
+
+  /** What lets the hand host use vaults for it: the hand's own first, then the session's. A shared connection has the hand's alone. */
+  grant(): Promise<string | undefined> {
+    const { ids, isAlone } = this.#vaults;
+    return this.#context.handGrant(isAlone ? ids : [...new Set([...ids, ...this.#journal.view.vaultIds])]);
+  }
+
+  /** The log's hand is of another registration than is wanted now. */
+  get #isOther(): boolean {
+    const { view } = this.#journal;
+    const bound = this.#server === null ? null : view.servers.handOf(this.#server);
+    return bound !== null && this.#placed !== null && bound.url !== this.#placed.address;
+  }
+
   /** Is there a hand that may have been asked for something? One whose announcement failed is there all the same: the next one asks again. */
   get mayBeBound(): boolean {
     return this.#bound !== null || this.known?.state === "bound";
@@ -82,7 +104,7 @@ export class HandBinding {
   /** Announces the fence to the hand that the log names; its answer is awaited by whoever needs the hand. B1 */
   announce(): void {
     const hand = this.known;
-    if (hand?.state !== "bound" || this.#bound) return;
+    if (hand?.state !== "bound" || this.#bound || this.#isOther) return;
     const ref = { hand: hand.hand, host: hand.host };
     this.#hold(this.#context.hands.announce(this.#holder, ref, this.#context.leaseSignal).then(() => ref));
   }
@@ -97,19 +119,22 @@ export class HandBinding {
   async lose(): Promise<void> {
     this.#bound = null;
     const hand = this.known;
-    if (hand?.state === "bound") await this.#say(hand, "lost");
+    if (hand?.state === "bound") await this.#say(hand, "lost", this.#server ? this.#journal.view.servers.handOf(this.#server)?.url : undefined);
   }
 
   async #provision(): Promise<HandRef> {
     const { hands, leaseSignal } = this.#context;
-    const wanted: Wanted = this.#server === null ? { environment_id: this.#journal.view.environmentId } : { server: wantedOf(this.#server) };
+    const placed = this.#placed;
+    const server = this.#server && (placed?.wanted ?? wantedOf(this.#server));
+    const wanted: Wanted = server === null ? { environment_id: this.#journal.view.environmentId } : { server };
     const ref = await hands.provision(this.#holder, wanted, leaseSignal);
-    await this.#say(ref, "bound");
+    await this.#say(ref, "bound", placed?.address);
     return ref;
   }
 
-  async #say({ hand, host }: HandRef, state: "bound" | "lost"): Promise<void> {
-    await this.#journal.append([{ type: "log.hand", hand, host, state, ...(this.#server ? { server: this.#server } : {}) }]);
+  async #say({ hand, host }: HandRef, state: "bound" | "lost", address = this.#server?.url ?? ""): Promise<void> {
+    const server = this.#server && { name: this.#server.name, url: address };
+    await this.#journal.append([{ type: "log.hand", hand, host, state, ...(server ? { server } : {}) }]);
   }
 
   // A failed attempt is forgotten, so that the next call tries anew.
@@ -123,6 +148,7 @@ export class HandBinding {
 }
 
 function wantedOf({ name, url }: ServerRef): ServerWanted {
-  if (url.startsWith(CONFIGURED)) return { name, transport: { type: "configured", server: url.slice(CONFIGURED.length) } };
+  const configured = nameOf(url);
+  if (configured !== null) return { name, transport: { type: "configured", server: configured } };
   return { name, transport: { type: "url", url } };
 }

@@ -5,6 +5,9 @@
 //   C3  A call of an earlier lease is asked for again under its id: the hand host answers with what it knows and never runs it twice (M1).
 //   C4  What may have run and can't be told is said so; only read-only and idempotent tools are run again.
 //   C5  A call of an MCP server goes to a server that the agent has now; where it was taken away meanwhile, the call is not run.
+//   C6  A tool of a registered hand is called as it was approved, or not at all: the registration is looked at before each call, and the hand host
+//       holds the approved definition against the server's.
+//   C7  The log as a hand is read here, from what this lease knows of it: no hand host is asked, and reading again is harmless.
 
 import type { HandRef, Outcome } from "../hands/hand.ts";
 import type { BrainEntry } from "../session-store/entry.ts";
@@ -14,6 +17,8 @@ import type { Bindings } from "./binding.ts";
 import { errorResult, INTERRUPTED_TEXT, resultEntry } from "./entries.ts";
 import type { LeaseContext } from "./host-context.ts";
 import type { Journal } from "./journal.ts";
+import { LOG_URL, readerOf, runLogTool } from "./log-tools.ts";
+import { admitted, nameOf } from "./registered.ts";
 import { serversOf, toolsOf } from "./tools.ts";
 import type { Call } from "./view.ts";
 import { isWebTool, refuseWeb } from "./web.ts";
@@ -25,6 +30,7 @@ const SETTLED_MS = 5_000;
 /** Well below the calls that a hand lets wait. C1 */
 const OVERLAP_MAX = 16;
 
+const CALLED_OFF_TEXT = "The call was called off before it came to an end; what it had done by then stays done.";
 const LOST: Outcome = { type: "unknown", reason: "its sandbox was lost, with the files in it" };
 const lost = ({ server }: Call): Outcome =>
   server === null ? LOST : { type: "unknown", reason: `the connection to MCP server ${JSON.stringify(server)} was lost with its hand host` };
@@ -39,8 +45,8 @@ export class Calls {
   readonly #running = new Map<EventId, { readonly server: string | null; readonly isReadOnly: boolean; readonly done: Promise<void> }>();
   /** Calls that were queued in this lease. */
   readonly #started = new Set<EventId>();
-  /** Calls that this lease sent to the hand. */
-  readonly #asked = new Set<EventId>();
+  /** Calls that this lease sent to a hand, and to which. */
+  readonly #asked = new Map<EventId, HandRef>();
   /** Calls whose one result is being appended. C2 */
   readonly #claimed = new Set<EventId>();
   #wasLost = false;
@@ -53,6 +59,11 @@ export class Calls {
 
   get isBusy(): boolean {
     return this.#running.size > 0 || this.#queue.length > 0;
+  }
+
+  /** Does it run here, or wait to? */
+  isUnderWay(id: EventId): boolean {
+    return this.#running.has(id) || this.#queue.some((call) => call.id === id);
   }
 
   /** Queues what was not queued yet, in the order given, and starts what may start. C1 */
@@ -81,6 +92,16 @@ export class Calls {
     return claimed.map(({ entry }) => entry);
   }
 
+  /** Ends one call that nobody wants any more: what waits is not run, what runs is ended at its hand. A result that exists wins. C2 */
+  async callOff(call: Call): Promise<void> {
+    this.#started.add(call.id);
+    const at = this.#queue.findIndex(({ id }) => id === call.id);
+    if (at >= 0) this.#queue.splice(at, 1);
+    const { entry } = await this.#cancel(call, CALLED_OFF_TEXT);
+    if (this.#claim(call.id)) await this.#journal.append([entry]);
+    this.#pump();
+  }
+
   /** Closes every open call without asking anyone: nobody can tell what they came to. */
   giveUp(why: string): readonly BrainEntry[] {
     this.#queue.length = 0;
@@ -100,7 +121,7 @@ export class Calls {
     const held = new Set<string | null>();
     for (const call of [...this.#queue]) {
       if (held.has(call.server)) continue;
-      const isReadOnly = this.#toolOf(call)?.isReadOnly ?? false;
+      const isReadOnly = this.#isLog(call) || (this.#toolOf(call)?.isReadOnly ?? false);
       const running = [...this.#running.values()].filter(({ server }) => server === call.server);
       const isFree = running.length === 0 || (isReadOnly && running.length < OVERLAP_MAX && running.every((one) => one.isReadOnly));
       if (!isFree) {
@@ -119,15 +140,23 @@ export class Calls {
   }
 
   async #run(call: Call): Promise<void> {
-    const outcome = call.kind === "deny" ? null : isWeb(call) ? this.#web(call) : await this.#execute(call);
+    const outcome = call.kind === "deny" ? null : await this.#outcomeOf(call);
     if (!this.#claim(call.id)) return;
     await this.#journal.append([outcome ? this.#entryOf(call, outcome) : errorResult(call, "This tool is disabled.")]);
     await this.#context.fault("result-stored");
     if (!isWeb(call)) this.#settle(call);
   }
 
-  #web(call: Call): Outcome {
-    return { type: "failed", reason: refuseWeb(this.#journal.view.agent, call) };
+  async #outcomeOf(call: Call): Promise<Outcome> {
+    const { view } = this.#journal;
+    if (isWeb(call)) return { type: "failed", reason: refuseWeb(view.agent, call) };
+    if (this.#isLog(call)) return runLogTool(readerOf(view.entries), call);
+    return this.#execute(call);
+  }
+
+  /** C6 */
+  #isLog({ server }: Call): boolean {
+    return server !== null && serversOf(this.#journal.view.agent).some(({ name, url }) => name === server && url === LOG_URL);
   }
 
   async #execute(call: Call): Promise<Outcome> {
@@ -139,14 +168,18 @@ export class Calls {
       // C5
       return { type: "failed", reason: `the agent has no MCP server ${JSON.stringify(call.server)} any more; it was not run` };
     const binding = this.#bindings.of(call.server);
+    const pin = await this.#pinOf(call, isOld);
+    if (typeof pin === "object" && pin !== null) return pin;
     for (let isFirst = true; ; isFirst = false) {
       const hand = binding.known;
       if (isOld && hand?.state === "lost" && hand.position > call.position) return lost(call);
       try {
         const ref = await binding.ensure();
         if (this.#claimed.has(call.id)) return lost(call);
-        this.#asked.add(call.id);
-        const use = { id: call.id, name: call.name, input: call.input };
+        this.#asked.set(call.id, ref);
+        const grant = call.server === null ? undefined : await binding.grant();
+        const wayOut = call.server === null ? await this.#context.wayOut() : undefined;
+        const use = { id: call.id, name: call.name, input: call.input, grant, wayOut, ...(pin === null ? {} : { pin }) };
         const answer = hands.execute(binding.holder, ref, use, mayRerun, leaseSignal);
         // Awaited below; it may fail before.
         answer.catch(() => {});
@@ -164,6 +197,17 @@ export class Calls {
     }
   }
 
+  /** The hash that the tool was approved under; null: it is of no registered hand; or why the call is not run. C6 */
+  async #pinOf(call: Call, isOld: boolean): Promise<string | null | Outcome> {
+    const ref = serversOf(this.#journal.view.agent).find(({ name }) => name === call.server);
+    if (ref === undefined || nameOf(ref.url) === null) return null;
+    const judged = await admitted(this.#context.store, this.#journal.view.workspace, ref, call.name);
+    // One that an earlier lease may have asked for is asked again where it was, under a pin that lets nothing run that may not.
+    this.#bindings.of(call.server).follow(judged.placed, isOld);
+    if (isOld) return judged.type === "refused" ? "" : judged.pin;
+    return judged.type === "refused" ? { type: "failed", reason: `${judged.says}; it was not run` } : judged.pin;
+  }
+
   /** A hand that is lost while a call is in it: the call is over, and nobody can tell how. */
   async #answered(call: Call, answer: Promise<Outcome>): Promise<Outcome> {
     try {
@@ -175,15 +219,15 @@ export class Calls {
     }
   }
 
-  async #cancel(call: Call): Promise<{ readonly call: Call; readonly entry: BrainEntry }> {
-    const placeholder = { call, entry: errorResult(call, INTERRUPTED_TEXT) };
+  async #cancel(call: Call, says = INTERRUPTED_TEXT): Promise<{ readonly call: Call; readonly entry: BrainEntry }> {
+    const placeholder = { call, entry: errorResult(call, says) };
     const mayBeRunning = this.#asked.has(call.id) || (call.fence !== this.#context.lease.fence && call.kind !== "custom");
     const binding = this.#bindings.of(call.server);
     if (!mayBeRunning || !binding.mayBeBound) return placeholder;
     const { hands, lease, leaseSignal, log } = this.#context;
     const signal = AbortSignal.any([leaseSignal, AbortSignal.timeout(CANCEL_MS)]);
     try {
-      const ref = await this.#within(binding.ensure(), signal);
+      const ref = this.#asked.get(call.id) ?? (await this.#within(binding.ensure(), signal));
       const outcome = await hands.cancel(binding.holder, ref, call.id, signal);
       return outcome.type === "done" ? { call, entry: this.#entryOf(call, outcome) } : placeholder;
     } catch (error) {
@@ -230,8 +274,8 @@ export class Calls {
     const binding = this.#bindings.of(server);
     if (!binding.mayBeBound) return;
     const signal = AbortSignal.timeout(SETTLED_MS);
-    binding
-      .ensure()
+    const asked = this.#asked.get(id);
+    (asked === undefined ? binding.ensure() : Promise.resolve(asked))
       .then((ref) => hands.settled(binding.holder, ref, [id], signal))
       .catch((error: unknown) => log.debug({ sessionId: lease.id, toolUseId: id, err: error }, "tool.unsettled"));
   }

@@ -28,6 +28,7 @@ const Settings = z.strictObject({
   MANYHANDS_KEYS_DIR: z.string().max(4096).optional().describe("a folder"),
   MANYHANDS_VAULT_URL: webAddress(),
   MANYHANDS_HANDS_URL: webAddress(),
+  MANYHANDS_GATEWAY_URL: webAddress().optional().describe("an http:// or https:// address"),
   MANYHANDS_LEASE_MS: whole(100, 3_600_000).prefault("15000").describe("milliseconds from 100 to 3600000"),
   MANYHANDS_SESSIONS_MAX: whole(1, 10_000).prefault("64").describe("a number from 1 to 10000"),
   MANYHANDS_PARENT_PIPE: z.enum(["0", "1"]).default("0").describe('"1" to exit when standard input closes, or "0"'),
@@ -49,6 +50,8 @@ export interface Config {
   readonly keysDir: string;
   readonly vaultUrl: string;
   readonly handsUrl: string;
+  /** Where a harness's own process reaches its session's hands; absent: nowhere. */
+  readonly gatewayUrl?: string;
   readonly leaseMs: number;
   /** How many sessions it drives at a time. */
   readonly sessionsMax: number;
@@ -73,6 +76,7 @@ export function readConfig(env: Readonly<Record<string, string | undefined>> = p
     keysDir: settings.MANYHANDS_KEYS_DIR === undefined ? join(dataDir, "keys") : resolve(settings.MANYHANDS_KEYS_DIR),
     vaultUrl: settings.MANYHANDS_VAULT_URL.replace(/\/+$/, ""),
     handsUrl: settings.MANYHANDS_HANDS_URL,
+    ...(settings.MANYHANDS_GATEWAY_URL === undefined ? {} : { gatewayUrl: settings.MANYHANDS_GATEWAY_URL.replace(/\/+$/, "") }),
     leaseMs: settings.MANYHANDS_LEASE_MS,
     sessionsMax: settings.MANYHANDS_SESSIONS_MAX,
     hasParentPipe: settings.MANYHANDS_PARENT_PIPE === "1",

@@ -32,6 +32,11 @@ export interface HarnessSession {
   readonly signal: AbortSignal;
   /** Where the model is: the vault proxy's model route and a grant for this session. No key: the vault proxy has it. */
   model(): Promise<{ readonly baseURL: string; readonly grant: string }>;
+  /**
+   * The session's hands as an MCP server, for a process of the harness's own: its address, and a key that is good for this session, under this lease,
+   * for some minutes; asked again it gives a fresh one. What is called there is judged, run and logged by the host like a call of the model.
+   */
+  hands(): Promise<{ readonly url: string; readonly key: string }>;
   /** The log as far as this host knows it, oldest first, what `begin` and `respond` just wrote included. */
   getEvents(slice?: { readonly types?: readonly string[] }): readonly Stored["entry"][];
   /** Fixed order, additions at the end: the serialised list is the same at every call until the configuration changes. */

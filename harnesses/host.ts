@@ -8,6 +8,7 @@
 import type { Lease } from "../session-store/due.ts";
 import type { BrainEntry } from "../session-store/entry.ts";
 import type { StopDetails, StopReason } from "../session-store/events/brain.ts";
+import { Asks } from "./asks.ts";
 import { Bindings } from "./binding.ts";
 import { Calls } from "./calls.ts";
 import { appliedEntries, errorEntry, idleEntries, rescheduledEntries, runningEntries, spanFailed } from "./entries.ts";
@@ -17,10 +18,11 @@ import type { RunEnd } from "./harness.ts";
 import type { HostContext, LeaseContext } from "./host-context.ts";
 import { Journal } from "./journal.ts";
 import { LeaseKeeper } from "./lease-keeper.ts";
-import { evaluationEnd, type Outcome } from "./outcomes.ts";
+import { evaluationEnd, interrupted } from "./outcomes.ts";
+import { Reach } from "./reach.ts";
 import { retryAfter } from "./retry.ts";
 import { ServerLists } from "./server-lists.ts";
-import { settleCalls } from "./settle.ts";
+import { awaitCalls, settleCalls } from "./settle.ts";
 import type { Step } from "./steps.ts";
 import { isSaid, nextStep } from "./steps.ts";
 import { aborted, passOn, Stop } from "./stop.ts";
@@ -33,8 +35,6 @@ interface Ending {
   readonly waitMs?: number;
   readonly insists?: "always" | "unless_interrupted";
 }
-
-const GRANT_LIFE_USED = 0.6;
 
 /** Drives a session until its lease is given back or lost. Never rejects: what fails is logged, and another host goes on. */
 export async function drive(context: HostContext, lease: Lease, takenAt: number, shutdown: AbortSignal): Promise<void> {
@@ -62,11 +62,12 @@ class Host {
   readonly #bindings: Bindings;
   readonly #lists: ServerLists;
   readonly #calls: Calls;
+  readonly #asks: Asks;
+  readonly #reach: Reach;
   /** Ends what still waits for a hand when the lease is given back; the tools themselves go on. */
   readonly #over = new AbortController();
   #controller: AbortController | null = null;
-  #grant: { readonly text: Promise<string>; readonly until: number } | null = null;
-  #hasRecovered = false;
+  #recovered: Promise<void> | null = null;
 
   constructor(context: HostContext, lease: Lease, takenAt: number, shutdown: AbortSignal) {
     this.#shutdown = shutdown;
@@ -76,11 +77,15 @@ class Host {
       lease,
       leaseSignal: AbortSignal.any([this.#keeper.signal, this.#over.signal]),
       loseLease: (cause) => this.#keeper.lose(cause),
+      handGrant: (vaults) => this.#reach.grants.forHands(vaults),
+      wayOut: () => this.#reach.wayOut.current(),
     };
     this.#journal = new Journal(context.store, lease, this.#keeper, { onNews: () => this.#hearNews(), kept: context.views.take(lease.id) });
     this.#bindings = new Bindings(this.#context, this.#journal);
     this.#lists = new ServerLists(this.#context, this.#journal, this.#bindings);
     this.#calls = new Calls(this.#context, this.#journal, this.#bindings);
+    this.#asks = new Asks(this.#context, this.#journal, this.#calls);
+    this.#reach = new Reach(context, lease, () => this.view);
   }
 
   get view(): LogView {
@@ -91,14 +96,14 @@ class Host {
   }
 
   async drive(): Promise<void> {
-    const { lease, fault } = this.#context;
-    await fault("taken");
+    await this.#context.fault("taken");
     await this.#journal.open();
     this.#bindings.announce();
+    this.#asks.open();
     for (;;) {
       this.#keeper.signal.throwIfAborted();
       if (this.#shutdown.aborted) return this.#handOver();
-      const ending = await this.#take(nextStep(this.view, lease.attempt));
+      const ending = await this.#take(nextStep(this.view, this.#context.lease.attempt));
       if (ending && (await this.#finish(ending))) return;
     }
   }
@@ -112,6 +117,7 @@ class Host {
   // An interrupt stops whatever the turn awaits; the rest of the news is read off the log at the next step.
   #hearNews(): void {
     if (this.view.hasInterrupt) this.#controller?.abort(new Stop("interrupted"));
+    else if (!this.#shutdown.aborted) this.#asks.look();
   }
 
   async #take(step: Step): Promise<Ending | null> {
@@ -127,17 +133,18 @@ class Host {
       case "interrupt":
         return this.#interrupt();
       case "calls":
-        await this.#recover();
-        return this.#stoppable(async (controller) => {
-          await settleCalls(this.#context, this.#journal, this.#calls, controller.signal);
-          return null;
-        });
+        return this.#settle((signal) => settleCalls(this.#context, this.#journal, this.#calls, signal));
+      case "asked":
+        return this.#settle((signal) => awaitCalls(this.#journal, this.#calls, signal));
       case "wait":
         return { entries: () => (isSaid(this.view, step.ids) ? [] : this.#idle({ type: "requires_action", event_ids: step.ids })) };
       case "run":
         return this.#stoppable((controller) => this.#run(controller));
       case "evaluate":
-        return this.#stoppable((controller) => this.#evaluate(controller));
+        return this.#stoppable(async ({ signal }) => {
+          const halt = await evaluate(this.#context, this.#journal, this.#reach.model, signal);
+          return halt && this.#halted(halt);
+        });
       case "end":
         return { entries: () => (step.stop.type === "refusal" ? this.#refused(null, null) : this.#idle(step.stop)) };
     }
@@ -158,7 +165,7 @@ class Host {
   async #run(controller: AbortController): Promise<Ending | null> {
     const { harness } = this.#context;
     const from = this.view.head;
-    const turn = new Turn(this.#context, this.#journal, { calls: this.#calls, lists: this.#lists }, controller, () => this.#model());
+    const turn = new Turn(this.#context, this.#journal, { calls: this.#calls, lists: this.#lists }, controller, this.#reach);
     const stop = aborted(controller.signal);
     try {
       const running = harness.run(turn);
@@ -193,11 +200,6 @@ class Host {
     return [...ended, ...this.#idle({ type: "refusal" }, { type: "refusal", category, explanation })];
   }
 
-  async #evaluate(controller: AbortController): Promise<Ending | null> {
-    const halt = await evaluate(this.#context, this.#journal, () => this.#model(), controller.signal);
-    return halt ? this.#halted(halt) : null;
-  }
-
   #halted(halt: Halt): Ending {
     // A call that fails its turn each time would fail the next ones too: none stays open.
     if (halt.type === "exhausted") return this.#exhausted(halt.error, "it failed again and again");
@@ -213,6 +215,7 @@ class Host {
         ...this.#calls.giveUp(whyUnknown),
         errorEntry(error, "exhausted"),
         ...appliedEntries(this.view.waiting),
+        ...this.#asks.refuseAll(error.message),
         ...this.view.outcomes.all.map((outcome) => evaluationEnd(outcome, "failed", error.message)),
         ...this.#idle({ type: "retries_exhausted" }),
       ],
@@ -279,20 +282,17 @@ class Host {
     return idleEntries(this.#session, stop, details, Date.now());
   }
 
-  async #recover(): Promise<void> {
-    if (this.#hasRecovered) return;
-    this.#hasRecovered = true;
-    await this.#context.fault("recovering");
+  async #settle(work: (signal: AbortSignal) => Promise<void>): Promise<null | Ending> {
+    await this.#recover();
+    return this.#stoppable(async ({ signal }) => {
+      await this.#asks.take();
+      await work(signal);
+      return null;
+    });
   }
 
-  async #model(): Promise<{ readonly baseURL: string; readonly grant: string }> {
-    if (!this.#grant || this.#grant.until < performance.now()) {
-      const { lease, mintGrant } = this.#context;
-      const minted = mintGrant({ session: lease.id, fence: lease.fence, vaults: this.view.vaultIds });
-      this.#grant = { text: minted.text, until: performance.now() + minted.lifeMs * GRANT_LIFE_USED };
-    }
-    return { baseURL: `${this.#context.vaultUrl}/model`, grant: await this.#grant.text };
+  #recover(): Promise<void> {
+    this.#recovered ??= this.#context.fault("recovering");
+    return this.#recovered;
   }
 }
-
-const interrupted = (outcome: Outcome) => evaluationEnd(outcome, "interrupted", "The user interrupted the session.");

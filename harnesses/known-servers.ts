@@ -5,6 +5,7 @@
 import type { Stored } from "../session-store/entry.ts";
 import type { FrozenTool, ServerRef } from "../session-store/events/log.ts";
 import type { Position } from "../session-store/ids.ts";
+import { isAt } from "./registered.ts";
 
 export interface ServerTool extends FrozenTool {
   readonly server: string;
@@ -51,10 +52,10 @@ export class KnownServers {
     }
   }
 
-  /** Its hand, if the log has one for this very address. */
+  /** Its hand, if the log has one for this very address; of a registered hand, whatever its registration was then. */
   handOf({ name, url }: ServerRef): BoundServer | null {
     const hand = this.#hands.get(name);
-    return hand?.url === url ? hand : null;
+    return hand !== undefined && isAt(hand.url, url) ? hand : null;
   }
 
   /** Null: the model was told nothing of it yet. */

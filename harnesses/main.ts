@@ -12,6 +12,7 @@ import { openStore } from "../session-store/open.ts";
 import { Refusal } from "../session-store/refusal.ts";
 import { type Config, readConfig, SettingError } from "./config.ts";
 import { grantMinter } from "./grant.ts";
+import { openHandsKeys } from "./hands-key.ts";
 import { loadHarness } from "./registry.ts";
 import { startWorker } from "./worker.ts";
 
@@ -31,7 +32,7 @@ await run(config).catch((error: unknown) => {
   die(error);
 });
 
-async function run({ redisUrl, dataDir, keysDir, leaseMs, vaultUrl, handsUrl, sessionsMax, faultPoint }: Config): Promise<void> {
+async function run({ redisUrl, dataDir, keysDir, leaseMs, vaultUrl, handsUrl, sessionsMax, faultPoint, gatewayUrl }: Config): Promise<void> {
   const handKey = await keyOrExit("hand.key");
   await keyOrExit("grant.private.jwk");
   const store = await openStore({ redisUrl, dataDir, leaseMs, log });
@@ -41,7 +42,8 @@ async function run({ redisUrl, dataDir, keysDir, leaseMs, vaultUrl, handsUrl, se
   const fault =
     faultPoint === undefined ? noFault : armFaultPoint(faultPoint, (name) => log.info({ point: name, pid: process.pid }, "fault.reached"));
   const mintGrant = await grantMinter(join(keysDir, "grant.private.jwk"));
-  const worker = await startWorker({ store, hands, mintGrant, vaultUrl, harness: await loadHarness(), log, sessionsMax, fault });
+  const handsDoor = { keys: await openHandsKeys(join(keysDir, "grant.private.jwk")), url: () => gatewayUrl };
+  const worker = await startWorker({ store, hands, mintGrant, vaultUrl, harness: await loadHarness(), log, sessionsMax, fault, handsDoor });
   hosts.start(hands);
 
   endWhenAsked(async () => {

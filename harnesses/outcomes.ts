@@ -91,3 +91,5 @@ export function evaluationEnd(outcome: Outcome, result: EvaluationResult, explan
     usage: sum(outcome.spent, usage),
   };
 }
+
+export const interrupted = (outcome: Outcome): BrainEntry => evaluationEnd(outcome, "interrupted", "The user interrupted the session.");

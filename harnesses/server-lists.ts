@@ -5,6 +5,8 @@
 //   L2  What the model is told stands in the log (`log.tools`): the same at every wake, whatever a server says meanwhile.
 //   L3  While a turn runs, tools come and go as the server says; a tool that the model knows changes only when a session begins to run. A changed
 //       definition is named in the entry.
+//   L5  Of a registered hand the model is told what was approved, as the registry has it, whether the server is there or not; what the server itself
+//       says is only held against it (registered-lists.ts).
 //   L4  A server that can't be reached is said once for each time that the session begins to run (`session.error`), and is tried again then. What the
 //       model knows of it stays: a call of it says that it is down.
 
@@ -17,14 +19,26 @@ import type { Bindings } from "./binding.ts";
 import type { LeaseContext } from "./host-context.ts";
 import type { Journal } from "./journal.ts";
 import type { ServerTool } from "./known-servers.ts";
+import { LOG_TOOLS, LOG_URL } from "./log-tools.ts";
+import { nameOf } from "./registered.ts";
+import { RegisteredLists } from "./registered-lists.ts";
 import { pause } from "./stop.ts";
 import { exposedName } from "./tool-names.ts";
 import { serversOf } from "./tools.ts";
 
 const FIRST_WAIT_MS = 1_800;
 const WAIT_MS = 250;
+/** For a registered hand, whose approved tools are known without its server. */
+const REGISTERED_WAIT_MS = 100;
+/** Its server's own list may come later: whenever it comes, it is held against the approved one. */
+const REGISTERED_LIST_MS = 10_000;
 const NOTE_TOOLS_MAX = 10;
 
+interface Answer {
+  readonly server: ServerRef;
+  /** Of a registered hand that is down: what was approved, and that it is down. */
+  readonly told: readonly ServerTools[];
+}
 type Ready = Extract<ServerTools, { type: "ready" }>;
 
 export class ServerLists {
@@ -33,18 +47,20 @@ export class ServerLists {
   readonly #bindings: Bindings;
   /** Asks that were not answered in time; the next request finds what they came to. */
   readonly #asked = new Map<string, Promise<ServerTools>>();
+  readonly #registered: RegisteredLists;
   #isLate = false;
 
   constructor(context: LeaseContext, journal: Journal, bindings: Bindings) {
     this.#context = context;
     this.#journal = journal;
     this.#bindings = bindings;
+    this.#registered = new RegisteredLists(context, journal);
   }
 
   /** Does the agent have servers at all, and is anything unknown of one? Then it may take a moment until `entries` has an answer. */
   get mayWait(): boolean {
     const { agent, servers } = this.#journal.view;
-    return serversOf(agent).some((server) => servers.listOf(server) === null);
+    return serversOf(agent).some((server) => server.url !== LOG_URL && servers.listOf(server) === null);
   }
 
   /** What is to be said before the next model request. `isFresh`: the session begins to run. L1 */
@@ -54,21 +70,29 @@ export class ServerLists {
     if (wanted.length === 0) return [];
     const isFirst = !this.#isLate;
     const answers = await Promise.all(
-      wanted.map(async (server) => ({
-        server,
-        told: await this.#within(server, isFresh, isFirst && servers.listOf(server) === null ? FIRST_WAIT_MS : WAIT_MS, signal),
-      })),
+      wanted.map(async (server): Promise<Answer> => {
+        const waitMs = isFirst && servers.listOf(server) === null ? FIRST_WAIT_MS : WAIT_MS;
+        if (nameOf(server.url) === null) return { server, told: [await this.#within(server, isFresh, waitMs, signal)] };
+        const found = await this.#registered.find(server);
+        this.#bindings.of(server.name).follow(found.placed);
+        const isPinned = found.record !== null && found.record.tools !== null;
+        const said = isPinned
+          ? await this.#within(server, isFresh, REGISTERED_WAIT_MS, signal, REGISTERED_LIST_MS)
+          : await this.#within(server, isFresh, waitMs, signal);
+        return { server, told: await this.#registered.told(server, found.record, said) };
+      }),
     );
     signal.throwIfAborted();
     this.#isLate = true;
     // In the agent's order, so that the same answers give the same names.
     const named: ServerTool[] = [...servers.tools];
-    return answers.flatMap(({ server, told }) => this.#told(server, told, isFresh, named));
+    return answers.flatMap(({ server, told }) => told.flatMap((each) => this.#told(server, each, isFresh, named)));
   }
 
-  async #within(server: ServerRef, isFresh: boolean, waitMs: number, signal: AbortSignal): Promise<ServerTools> {
+  /** `listMs`: how long the hand host may wait for the list, whether somebody here still does or not. */
+  async #within(server: ServerRef, isFresh: boolean, waitMs: number, signal: AbortSignal, listMs = waitMs): Promise<ServerTools> {
     const key = JSON.stringify([server.name, server.url]);
-    const asked = this.#asked.get(key) ?? this.#ask(server, isFresh, waitMs);
+    const asked = this.#asked.get(key) ?? this.#ask(server, isFresh, listMs);
     this.#asked.set(key, asked);
     const over = new AbortController();
     const late = pause(waitMs, AbortSignal.any([signal, over.signal])).then(
@@ -83,11 +107,14 @@ export class ServerLists {
 
   async #ask({ name, url }: ServerRef, isFresh: boolean, waitMs: number): Promise<ServerTools> {
     const { hands, lease, leaseSignal, log } = this.#context;
+    const known = this.#journal.view.servers.listOf({ name, url })?.hash ?? null;
+    if (url === LOG_URL) return known === LOG_TOOLS.hash ? { type: "same" } : LOG_TOOLS;
     const binding = this.#bindings.of(name);
     try {
       const ref = await binding.ensure();
-      const known = this.#journal.view.servers.listOf({ name, url })?.hash ?? null;
-      return await hands.listTools(binding.holder, ref, { known, waitMs, isFresh }, leaseSignal);
+      const has = nameOf(url) === null ? known : this.#registered.hashOf(name);
+      const grant = await binding.grant();
+      return await hands.listTools(binding.holder, ref, { known: has, waitMs, isFresh, grant }, leaseSignal);
     } catch (error) {
       if (leaseSignal.aborted) return { type: "connecting" };
       if (error instanceof Refusal && error.code === "fenced") this.#context.loseLease(error);

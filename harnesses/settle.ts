@@ -9,28 +9,38 @@ import { mayRun } from "./steps.ts";
 import { aborted } from "./stop.ts";
 import type { Call, LogView } from "./view.ts";
 
-/** Resolves when nothing runs and nothing more may run: what is open then waits for a client. Rejects with the signal's reason. */
+/**
+ * Resolves when no call of the model runs and none may run: what is open then waits for a client, or came by the session's door and is not waited
+ * for. Rejects with the signal's reason.
+ */
 export async function settleCalls(context: LeaseContext, journal: Journal, calls: Calls, signal: AbortSignal): Promise<void> {
   const { view } = journal;
   for (;;) {
     signal.throwIfAborted();
     const entries = confirmed(view);
-    const willRun = view.openCalls.some((call) => mayRun(call) || isAllowed(view, call));
-    const isLast = view.openCalls.every((call) => isDenied(view, call));
+    // A call that came by the door is no turn: the session does not begin to run for it.
+    const willRun = view.ownCalls.some((call) => mayRun(call) || isAllowed(view, call));
+    const isLast = view.ownCalls.every((call) => isDenied(view, call));
     const opening = willRun || (isLast && entries.length > 0) ? runningEntries({ id: context.lease.id, view }) : [];
     await journal.append([...opening, ...entries]);
     signal.throwIfAborted();
     calls.start(view.openCalls.filter(mayRun));
     if (view.confirmations.length > 0) continue;
-    if (!calls.isBusy) return;
-    const news = journal.news();
-    const stop = aborted(signal);
-    try {
-      await Promise.race([calls.next(), news.promise, stop.promise]);
-    } finally {
-      news.off();
-      stop.off();
-    }
+    if (!view.ownCalls.some(({ id }) => calls.isUnderWay(id))) return;
+    await awaitCalls(journal, calls, signal);
+  }
+}
+
+/** Resolves at the next result of a call, or when something came. Rejects with the signal's reason. */
+export async function awaitCalls(journal: Journal, calls: Calls, signal: AbortSignal): Promise<void> {
+  if (!calls.isBusy) return;
+  const news = journal.news();
+  const stop = aborted(signal);
+  try {
+    await Promise.race([calls.next(), news.promise, stop.promise]);
+  } finally {
+    news.off();
+    stop.off();
   }
 }
 

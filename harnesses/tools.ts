@@ -5,6 +5,7 @@ import { TOOLSET } from "../hands/toolset.ts";
 import type { AgentSnapshot, AgentTool, ServerRef } from "../session-store/events/log.ts";
 import type { ToolDescriptor } from "./harness.ts";
 import { KnownServers } from "./known-servers.ts";
+import { LOG_URL } from "./log-tools.ts";
 import { configOf } from "./permissions.ts";
 import { WEB_TOOLS } from "./web.ts";
 
@@ -26,12 +27,13 @@ export function serversOf(agent: AgentSnapshot): readonly (ServerRef & { readonl
 type McpToolset = Extract<AgentTool, { type: "mcp_toolset" }>;
 
 function serverTools(agent: AgentSnapshot, known: KnownServers): readonly ToolDescriptor[] {
-  const toolsets = new Map(serversOf(agent).flatMap((server) => (known.listOf(server) === null ? [] : [[server.name, server.toolset] as const])));
+  const servers = new Map(serversOf(agent).flatMap((server) => (known.listOf(server) === null ? [] : [[server.name, server] as const])));
   return known.tools.flatMap(({ name, description, input_schema, server, original }): ToolDescriptor[] => {
-    const toolset = toolsets.get(server);
-    if (!toolset || !configOf(toolset, original).enabled) return [];
-    // What a server says of its tools are claims: none runs beside another one of its server, and none is run again.
-    return [{ name, description, input_schema, isReadOnly: false, isIdempotent: false, source: "mcp", mcp: { server, name: original } }];
+    const found = servers.get(server);
+    if (!found || !configOf(found.toolset, original).enabled) return [];
+    // What a server says of its tools are claims: none runs beside another one of its server, and none is run again. The log itself is no claim.
+    const isLog = found.url === LOG_URL;
+    return [{ name, description, input_schema, isReadOnly: isLog, isIdempotent: isLog, source: "mcp", mcp: { server, name: original } }];
   });
 }
 

@@ -44,6 +44,7 @@ export class Turn implements HarnessSession {
   readonly #lists: ServerLists;
   readonly #controller: AbortController;
   readonly model: HarnessSession["model"];
+  readonly hands: HarnessSession["hands"];
   #span: OpenSpan | null = null;
   #halt: Halt | null = null;
 
@@ -52,14 +53,15 @@ export class Turn implements HarnessSession {
     journal: Journal,
     { calls, lists }: { readonly calls: Calls; readonly lists: ServerLists },
     controller: AbortController,
-    model: HarnessSession["model"],
+    reach: Pick<HarnessSession, "model" | "hands">,
   ) {
     this.#lists = lists;
     this.#context = context;
     this.#journal = journal;
     this.#calls = calls;
     this.#controller = controller;
-    this.model = model;
+    this.model = reach.model;
+    this.hands = reach.hands;
   }
 
   get id(): SessionId {
@@ -93,7 +95,7 @@ export class Turn implements HarnessSession {
   async begin(): Promise<Span> {
     this.signal.throwIfAborted();
     if (this.#span) throw new Error("A span is open: respond or fail first.");
-    if (this.#view.openCalls.length > 0) throw new Error("Calls are open: the model can't be asked.");
+    if (this.#view.ownCalls.length > 0) throw new Error("Calls are open: the model can't be asked.");
     const isFresh = this.#view.status !== "running";
     // What may take a moment is not to hide that the session runs.
     if (this.#lists.mayWait)
@@ -138,7 +140,7 @@ export class Turn implements HarnessSession {
     await this.#journal.append(replyEntries({ ...context, thinkingId: (index) => open.previews.thinkingId(index) }, reply));
     await this.#context.fault("reply-stored");
     await settleCalls(this.#context, this.#journal, this.#calls, this.signal);
-    if (this.#view.openCalls.length > 0) return { results: [], waiting: true };
+    if (this.#view.ownCalls.length > 0) return { results: [], waiting: true };
     this.#checkLimits();
     return { results: this.#results(), waiting: false };
   }

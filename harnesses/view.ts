@@ -10,6 +10,7 @@ import type { ResultBlock } from "../session-store/events/content.ts";
 import type { AgentSnapshot, LogReply } from "../session-store/events/log.ts";
 import type { EventId, Fence, Position } from "../session-store/ids.ts";
 import { position } from "../session-store/ids.ts";
+import { Asked } from "./asked.ts";
 import { KnownServers } from "./known-servers.ts";
 import { Outcomes } from "./outcomes.ts";
 import { UsageCount } from "./usage-count.ts";
@@ -30,7 +31,7 @@ export interface Call {
   readonly name: string;
   readonly input: unknown;
   readonly position: Position;
-  /** Of the lease that wrote it: an older one may have asked for it already. */
+  /** Of the lease that wrote it, or that a confirmation took effect in: an older one may have asked for it already. */
   readonly fence: Fence;
   /** What a client said to an `ask` call, and whether it took effect. */
   readonly answer: { readonly result: "allow" | "deny"; readonly isApplied: boolean } | null;
@@ -57,6 +58,7 @@ export interface BoundHand {
 export class LogView {
   readonly outcomes = new Outcomes();
   readonly servers = new KnownServers();
+  readonly asked = new Asked();
   readonly #entries: Stored[] = [];
   readonly #calls = new Map<EventId, Call>();
   readonly #waiting = new Map<EventId, Waiting>();
@@ -67,6 +69,7 @@ export class LogView {
 
   environmentId = "";
   vaultIds: readonly string[] = [];
+  workspace = "";
   status: "idle" | "running" | "rescheduled" = "idle";
   lastStop: StopReason | null = null;
   isTerminated = false;
@@ -102,8 +105,9 @@ export class LogView {
   get openCalls(): readonly Call[] {
     return [...this.#calls.values()];
   }
-  call(id: EventId): Call | undefined {
-    return this.#calls.get(id);
+  /** Those that the model made. */
+  get ownCalls(): readonly Call[] {
+    return this.openCalls.filter(({ id }) => !this.asked.has(id));
   }
   /** Results of the last reply's calls. */
   result(id: EventId): CallResult | undefined {
@@ -144,11 +148,13 @@ export class LogView {
     const { entry, at } = stored;
     this.outcomes.take(entry);
     this.servers.take(stored);
+    this.asked.take(stored);
     switch (entry.type) {
       case "log.created":
         this.#agent = entry.agent;
         this.environmentId = entry.environment_id;
         this.vaultIds = entry.vault_ids;
+        this.workspace = entry.workspace;
         break;
       case "session.updated":
         if (entry.agent) this.#agent = entry.agent;
@@ -158,7 +164,7 @@ export class LogView {
         break;
       case "log.applied":
       case "log.outcome":
-        this.#apply(entry.id);
+        this.#apply(entry.id, stored.fence);
         break;
       case "log.reply":
         this.#reply(entry);
@@ -230,15 +236,15 @@ export class LogView {
     if (event.type !== "user.interrupt" || waits) this.handOvers = 0;
     if (event.type === "user.define_outcome") this.outcomes.define(event, stored.position);
     if (waits || event.type === "user.define_outcome") this.#waiting.set(event.id, { position: stored.position, event });
-    if (event.type === "user.tool_confirmation") this.#answer(event, false);
+    if (event.type === "user.tool_confirmation") this.#answer(event, null);
     if (event.type === "user.custom_tool_result") this.#close(event.custom_tool_use_id, resultOf(event));
     if (event.type === "user.tool_result") this.#close(event.tool_use_id, resultOf(event));
   }
 
-  #apply(id: EventId): void {
+  #apply(id: EventId, fence: Fence): void {
     const event = this.#waiting.get(id)?.event;
     this.#waiting.delete(id);
-    if (event?.type === "user.tool_confirmation") this.#answer(event, true);
+    if (event?.type === "user.tool_confirmation") this.#answer(event, fence);
     if (event && isSaid(event)) this.hasQuestion = true;
   }
 
@@ -251,9 +257,10 @@ export class LogView {
     if (result === "needs_revision" || result === "max_iterations_reached") this.hasQuestion = true;
   }
 
-  #answer(event: Confirmation, isApplied: boolean): void {
+  /** `applied`: the fence under which it took effect; null: it only came. */
+  #answer(event: Confirmation, applied: Fence | null): void {
     const call = this.#calls.get(event.tool_use_id as EventId);
-    if (call) this.#calls.set(call.id, { ...call, answer: { result: event.result, isApplied } });
+    if (call) this.#calls.set(call.id, { ...call, fence: applied ?? call.fence, answer: { result: event.result, isApplied: applied !== null } });
   }
 
   #reply(reply: LogReply): void {
@@ -273,6 +280,7 @@ export class LogView {
 
   #close(id: string, result: CallResult): void {
     this.#calls.delete(id as EventId);
+    if (this.asked.has(id as EventId)) return;
     this.#results.set(id, { content: result.content, is_error: result.is_error });
     this.hasQuestion = true;
   }

@@ -16,7 +16,7 @@ import type { SessionStore } from "../session-store/store.ts";
 import type { MintGrant } from "./grant.ts";
 import type { Harness } from "./harness.ts";
 import { drive } from "./host.ts";
-import type { HostContext } from "./host-context.ts";
+import type { HandsDoor, HostContext } from "./host-context.ts";
 import { pause, Stop } from "./stop.ts";
 import { WarmViews } from "./warm-views.ts";
 
@@ -30,6 +30,8 @@ export interface WorkerOptions {
   readonly hands: Hands;
   readonly mintGrant: MintGrant;
   readonly vaultUrl: string;
+  /** Absent: harnesses of this worker can't hand their session's hands to another process. */
+  readonly handsDoor?: HandsDoor;
   readonly harness: Harness;
   readonly log: Logger;
   readonly sessionsMax?: number;
@@ -62,8 +64,8 @@ class Taker implements Worker {
   #isRung = false;
   #ring = () => {};
 
-  constructor({ sessionsMax, fault, views, ...context }: WorkerOptions) {
-    this.#context = { ...context, fault: fault ?? noFault, views: views ?? new WarmViews() };
+  constructor({ sessionsMax, fault, views, handsDoor, ...context }: WorkerOptions) {
+    this.#context = { ...context, handsDoor: handsDoor ?? null, fault: fault ?? noFault, views: views ?? new WarmViews() };
     this.#sessionsMax = sessionsMax ?? SESSIONS_MAX;
   }
 

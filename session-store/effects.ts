@@ -1,6 +1,7 @@
 // What an entry does beyond standing in its log: one pure function, used by every driver, so that no driver holds a rule about types.
 //
-//   X1  `waiting` counts received entries that no brain has applied, an outcome that none has taken up among them; `open` counts calls without a result.
+//   X1  `waiting` counts received entries that no brain has applied, an outcome and a call of the session's door that none has taken up among them;
+//       `open` counts calls without a result.
 //   X2  A gate entry can change what may come next (admit.ts): waiting calls, answers, interrupts, status, updates, archive, an outcome's begin and
 //       end.
 //   X3  Of an outcome each entry sets what it alone knows: its description, its state, what its grader said last, when it ended.
@@ -37,6 +38,10 @@ export function effectsOf(entry: Entry): EntryEffects {
       return { ...NONE, drop: [`pending:${entry.ref}`], waiting: -1 };
     case "log.outcome":
       return { ...NONE, set: stateOf(entry.outcome_id, "running", 0), waiting: -1 };
+    case "log.asked":
+      return { ...NONE, waiting: 1, wakes: true, isProgress: true };
+    case "log.taken":
+      return { ...NONE, waiting: -1 };
     case "log.reply":
       return { ...NONE, isProgress: true };
     case "log.hand":

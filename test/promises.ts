@@ -35,6 +35,7 @@ export const PROMISES = {
   "mcp:both-eras": "Every scored scenario of the official MCP conformance suite passes in both eras, with each request at another replica.",
   "mcp:any-replica": "An MCP session is known on every replica and after a restart of all of them, and belongs to its caller alone.",
   "mcp:apart": "Callers never see each other's answers, progress or state, whatever ids and tokens their requests share.",
+  "mcp:relay": "What passes the door of a hand is what the hand and its client said, in both eras, on any gateway.",
   "redis:returns": "When Redis comes back, streams and turns go on within ten seconds, with nothing lost.",
 } as const;
 

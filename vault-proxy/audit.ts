@@ -19,7 +19,7 @@ const START = "0".repeat(64);
 
 export interface Use {
   /** What was opened. */
-  readonly use: "model" | "mcp" | "oauth_refresh" | "validate" | "revoke";
+  readonly use: "model" | "mcp" | "oauth_refresh" | "oauth_connect" | "validate" | "revoke" | "egress";
   readonly session?: string;
   readonly fence?: number;
   readonly workspace?: string;

@@ -8,6 +8,7 @@
 
 import { join, resolve } from "node:path";
 import { z } from "zod";
+import { OAUTH_TIMEOUT_MS } from "./oauth/refresh.ts";
 
 /** Names of ours that other programs read; the launcher's whole environment may be passed on. */
 const NAMES_OF_OTHERS = new Set([
@@ -24,7 +25,7 @@ const NAMES_OF_OTHERS = new Set([
   "MANYHANDS_LEASE_MS",
   "MANYHANDS_SESSIONS_MAX",
   "MANYHANDS_KEEP_ALIVE_MS",
-  "MANYHANDS_PUBLIC_URL",
+  "MANYHANDS_GATEWAY_URL",
   "MANYHANDS_MCP_ISSUER",
   "MANYHANDS_MCP_JWKS_URL",
   "MANYHANDS_MCP_OPEN",
@@ -43,6 +44,12 @@ const port = z.coerce.number().int().min(0).max(65_535);
 const path = z.string().min(1).optional();
 const place = z.string().regex(/^[0-9A-Za-z_-]+(?:\/[0-9A-Za-z_-]+)*$/);
 const READ_BY_ITS_OWN_NAME = new Set(["ANTHROPIC_BASE_URL", "VAULT_ADDR", "VAULT_NAMESPACE"]);
+const hosts = z
+  .string()
+  .max(65_536)
+  .regex(/^[\w.:[\], -]*$/)
+  .default("");
+const hostsIn = (text: string): string[] => text.split(/[\s,]+/).filter((host) => host !== "");
 const ms = z.coerce.number().int().min(1).max(600_000);
 
 const Environment = z.strictObject({
@@ -51,8 +58,10 @@ const Environment = z.strictObject({
   MANYHANDS_DATA_DIR: z.string().min(1).default("./.manyhands"),
   MANYHANDS_KEYS_DIR: z.string().min(1).optional(),
   MANYHANDS_MODEL_KEY_FILE: z.string().min(1).optional(),
+  MANYHANDS_MODELS_FILE: z.string().min(1).optional(),
   MANYHANDS_MODEL_HEADERS_TIMEOUT_MS: ms.default(120_000),
   MANYHANDS_MODEL_IDLE_TIMEOUT_MS: ms.default(90_000),
+  MANYHANDS_OAUTH_TIMEOUT_MS: ms.default(OAUTH_TIMEOUT_MS),
   MANYHANDS_VAULT_KEY_FILE: path,
   MANYHANDS_VAULT_KEY: z.string().optional(),
   MANYHANDS_VAULT_KEY_COMMAND: z.string().max(4_096).optional(),
@@ -62,11 +71,12 @@ const Environment = z.strictObject({
   MANYHANDS_VAULT_ROLE_ID_FILE: path,
   MANYHANDS_VAULT_SECRET_ID_FILE: path,
   MANYHANDS_VAULT_APPROLE_MOUNT: place.default("approle"),
-  MANYHANDS_INTERNAL_HOSTS: z
-    .string()
-    .max(65_536)
-    .regex(/^[\w.:[\], -]*$/)
-    .default(""),
+  MANYHANDS_INTERNAL_HOSTS: hosts,
+  MANYHANDS_EGRESS_INTERNAL_HOSTS: hosts,
+  MANYHANDS_PUBLIC_URL: z
+    .url({ protocol: /^https?$/ })
+    .refine((text) => !hasCredentials(text), "must not carry a user name or a password")
+    .optional(),
   VAULT_ADDR: z
     .url({ protocol: /^https?$/ })
     .refine((text) => !hasCredentials(text), "must not carry a user name or a password")
@@ -87,8 +97,12 @@ export interface Config {
   readonly modelKeyFile: string | null;
   /** Where the model is; its path, if it has one, comes before `/v1/messages`. */
   readonly modelUrl: URL;
+  /** Providers of models beside it, prices and a limit (models/providers.ts). */
+  readonly modelsFile: string | null;
   readonly headersTimeoutMs: number;
   readonly idleTimeoutMs: number;
+  /** How long an authorization server may take. */
+  readonly oauthTimeoutMs: number;
   /** The vault proxy's own folder: the file vault, its key, the audit. */
   readonly vaultFolder: string;
   readonly vaultKey: VaultKeySource;
@@ -96,6 +110,10 @@ export interface Config {
   readonly server: ServerConfig | null;
   /** Hosts that may be internal, or spoken to without TLS. */
   readonly internalHosts: readonly string[];
+  /** Hosts that hands may reach though they are internal, and at which a credential may be used without TLS. */
+  readonly egressInternalHosts: readonly string[];
+  /** The document that the gateway publishes about us as an OAuth client; null: no authorization server could fetch it. */
+  readonly clientDocument: { readonly url: string; readonly redirectUri: string } | null;
   readonly isParentPiped: boolean;
   readonly logLevel: string;
 }
@@ -134,15 +152,25 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     grantKeyFile: resolve(found.MANYHANDS_KEYS_DIR ?? join(found.MANYHANDS_DATA_DIR, "keys"), "grant.public.jwk"),
     modelKeyFile: found.MANYHANDS_MODEL_KEY_FILE === undefined ? null : resolve(found.MANYHANDS_MODEL_KEY_FILE),
     modelUrl: new URL(found.ANTHROPIC_BASE_URL),
+    modelsFile: found.MANYHANDS_MODELS_FILE === undefined ? null : resolve(found.MANYHANDS_MODELS_FILE),
     headersTimeoutMs: found.MANYHANDS_MODEL_HEADERS_TIMEOUT_MS,
     idleTimeoutMs: found.MANYHANDS_MODEL_IDLE_TIMEOUT_MS,
+    oauthTimeoutMs: found.MANYHANDS_OAUTH_TIMEOUT_MS,
     vaultFolder,
     vaultKey: keySourceOf(found, vaultFolder),
     server: serverOf(found),
-    internalHosts: found.MANYHANDS_INTERNAL_HOSTS.split(/[\s,]+/).filter((host) => host !== ""),
+    internalHosts: hostsIn(found.MANYHANDS_INTERNAL_HOSTS),
+    egressInternalHosts: hostsIn(found.MANYHANDS_EGRESS_INTERNAL_HOSTS),
+    clientDocument: clientDocumentOf(found.MANYHANDS_PUBLIC_URL),
     isParentPiped: found.MANYHANDS_PARENT_PIPE === "1",
     logLevel: found.MANYHANDS_LOG_LEVEL,
   });
+}
+
+/** As gateway/http/oauth-client.ts publishes it. */
+function clientDocumentOf(publicUrl: string | undefined): Config["clientDocument"] {
+  if (publicUrl === undefined || !publicUrl.startsWith("https://")) return null;
+  return { url: `${publicUrl.replace(/\/+$/, "")}/oauth/client.json`, redirectUri: "http://127.0.0.1/callback" };
 }
 
 function keySourceOf(found: z.infer<typeof Environment>, vaultFolder: string): VaultKeySource {

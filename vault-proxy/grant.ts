@@ -1,7 +1,8 @@
-// The grant: what a caller may use, for one session, for a short while. A JWT that a worker signed; we hold public keys only.
+// The grant: what a caller may use, for one session, for a short while. A JWT that a worker signed, or a gateway for a client that uses a hand
+// directly; we hold public keys only.
 //
 //   R1  Only EdDSA by a key in grant.public.jwk, from our issuer, for us, with an end at most ten minutes ahead.
-//   R2  A grant opens only what its `use` names.
+//   R2  A grant opens only what its `use` names. One that names vaults says in which workspace they are.
 //   R3  A revoked session's grants are refused from then on, until every one of them has ended by itself.
 //   R4  The gateway shows a token of another form: for one request, for a minute, with the workspace and the caller that it let in. Neither form
 //       passes for the other.
@@ -22,19 +23,24 @@ const REVOKED_MAX = 100_000;
 /** A gateway's token is for the request that it comes with. */
 const DOOR_AGE_S_MAX = 60;
 
+const WORKSPACE = /^[0-9A-Za-z_-]{1,64}$/;
+
 const Claims = z.object({
-  sub: z.string().regex(/^sesn_[0-9A-Za-z]{1,64}$/),
+  /** A session, or a registered hand that a client uses directly. */
+  sub: z.string().regex(/^(?:sesn_[0-9A-Za-z]{1,64}|hand:[a-z0-9][a-z0-9_-]{0,62})$/),
   exp: z.number(),
   iat: z.number().optional(),
   fence: z.number().int().min(0),
   vaults: z.array(z.string()),
   use: z.array(z.string()),
+  workspace: z.string().regex(WORKSPACE).optional(),
+  network: z.string().max(64).optional(),
 });
 
 const DoorClaims = z.object({
   sub: z.literal("gateway"),
   exp: z.number(),
-  workspace: z.string().regex(/^[0-9A-Za-z_-]{1,64}$/),
+  workspace: z.string().regex(WORKSPACE),
   principal: z.string().min(1).max(128),
   jti: z.string().regex(/^req_[0-9A-Za-z]{1,64}$/),
   use: z.tuple([z.literal("vaults")]),
@@ -54,6 +60,10 @@ export interface Grant {
   readonly fence: number;
   readonly vaults: readonly string[];
   readonly use: readonly string[];
+  /** Where its vaults are; null: it names none. */
+  readonly workspace: string | null;
+  /** The hash of the policy by which hands may go out (egress/policy.ts); null: they may not. */
+  readonly network: string | null;
 }
 
 /** Whom a gateway let in, and for which request. */
@@ -152,9 +162,9 @@ export class Grants {
     if (payload === "expired") return { reason: "expired" };
     const claims = Claims.safeParse(payload);
     if (!claims.success) return { reason: "invalid" };
-    const { sub, exp, iat, fence, vaults, use } = claims.data;
+    const { sub, exp, iat, fence, vaults, use, workspace, network } = claims.data;
     if (exp > this.#now() / 1000 + AGE_S_MAX + TOLERANCE_S || (iat !== undefined && exp - iat > AGE_S_MAX)) return { reason: "invalid" };
-    const grant: Grant = { sessionId: sub, fence, vaults, use };
+    const grant: Grant = { sessionId: sub, fence, vaults, use, workspace: workspace ?? null, network: network ?? null };
     if (this.#remembered.size >= REMEMBERED_MAX) this.#forgetOldest();
     this.#remembered.set(token, { grant, endsAtS: exp, keys: used });
     return grant;

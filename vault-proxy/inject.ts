@@ -11,15 +11,19 @@ const REQUEST_HEADERS = new Set(["accept", "content-type", "content-length", "us
 const REQUEST_PREFIXES = ["anthropic-", "x-stainless-"] as const;
 const ANSWER_HEADERS = new Set(["content-type", "content-length", "cache-control", "retry-after", "retry-after-ms", "x-should-retry", "request-id"]);
 const ANSWER_PREFIXES = ["anthropic-"] as const;
+const MCP_REQUEST_HEADERS = new Set(["accept", "content-type", "content-length", "user-agent", "last-event-id", "traceparent", "tracestate"]);
+const MCP_ANSWER_HEADERS = new Set(["content-type", "content-length", "cache-control", "retry-after", "allow"]);
+const MCP_PREFIXES = ["mcp-"] as const;
 
 /** The headers of the request that goes on: what may pass, and the key. J1 J3 */
-export function requestHeaders(given: IncomingHttpHeaders, key: ModelKey): Record<string, string> {
+export function requestHeaders(given: IncomingHttpHeaders, key: ModelKey, auth: "x-api-key" | "bearer"): Record<string, string> {
   const passed: Record<string, string> = {};
   for (const [name, value] of Object.entries(given)) {
     if (typeof value === "string" && passes(name, REQUEST_HEADERS, REQUEST_PREFIXES)) passed[name] = value;
   }
   passed["accept-encoding"] = "identity";
-  passed["x-api-key"] = key.value;
+  if (auth === "bearer") passed.authorization = `Bearer ${key.value}`;
+  else passed["x-api-key"] = key.value;
   return passed;
 }
 
@@ -30,6 +34,29 @@ export function answerHeaders(given: IncomingHttpHeaders, key: ModelKey): Outgoi
     if (value === undefined || !passes(name, ANSWER_HEADERS, ANSWER_PREFIXES)) continue;
     passed[name] = key.scrubber.header(typeof value === "string" ? value : value.join(", "));
   }
+  return passed;
+}
+
+/** The same for an MCP server: its credential is a bearer token. J1 J3 */
+export function mcpRequestHeaders(given: IncomingHttpHeaders, token: string): Record<string, string> {
+  const passed: Record<string, string> = {};
+  for (const [name, value] of Object.entries(given)) {
+    if (typeof value === "string" && passes(name, MCP_REQUEST_HEADERS, MCP_PREFIXES)) passed[name] = value;
+  }
+  passed["accept-encoding"] = "identity";
+  passed.authorization = `Bearer ${token}`;
+  return passed;
+}
+
+/** `mask` sees every value. J2 */
+export function mcpAnswerHeaders(given: IncomingHttpHeaders, mask: (value: string) => string): OutgoingHttpHeaders {
+  const passed: OutgoingHttpHeaders = {};
+  for (const [name, value] of Object.entries(given)) {
+    if (value === undefined || !passes(name, MCP_ANSWER_HEADERS, MCP_PREFIXES)) continue;
+    passed[name] = mask(typeof value === "string" ? value : value.join(", "));
+  }
+  // Decoded on its way, a body has another length.
+  if (isEncoded(given)) delete passed["content-length"];
   return passed;
 }
 

@@ -8,6 +8,8 @@ import { FileVault } from "./drivers/file/driver.ts";
 import { VaultSettingError } from "./drivers/file/keyring.ts";
 import { ServerVault } from "./drivers/server/driver.ts";
 import { fixedKey, keyFile, type ModelKeys } from "./model-key.ts";
+import { type Models, ownProvider, plainModels, readModels } from "./models/providers.ts";
+import { Spend } from "./models/spend.ts";
 import { Reach } from "./reach.ts";
 import { type Serving, serve } from "./serve.ts";
 import type { VaultStore } from "./store.ts";
@@ -29,6 +31,7 @@ process.on("uncaughtException", (error) => {
 
 const vaults = await openVaults();
 const audit = await Audit.open(join(config.vaultFolder, "audit"), log);
+const spend = new Spend(config.vaultFolder);
 const serving = await start();
 log.info({ url: serving.url }, "process.listening");
 
@@ -71,14 +74,23 @@ async function openVaults(): Promise<VaultStore> {
 }
 
 async function start(): Promise<Serving> {
-  const modelKeys = keys();
-  if (modelKeys.current() === null) log.warn({}, "model_key.missing");
+  const models = modelsOf();
+  if (models.all.every((provider) => provider.keys.current() === null)) log.warn({}, "model_key.missing");
   const isLoopback = ["127.0.0.1", "localhost", "[::1]"].includes(config.modelUrl.hostname);
   if (config.modelUrl.protocol === "http:" && !isLoopback) log.warn({}, "model_url.unencrypted");
   const deadline = performance.now() + PORT_WAIT_MS;
   for (let attempt = 0; ; attempt++) {
     try {
-      return await serve({ ...config, modelKeys, vaults, audit, reach: new Reach(config.internalHosts), log });
+      return await serve({
+        ...config,
+        models,
+        spend,
+        vaults,
+        audit,
+        reach: new Reach(config.internalHosts),
+        egressReach: new Reach(config.egressInternalHosts),
+        log,
+      });
     } catch (error) {
       const isTaken = error instanceof Error && "code" in error && error.code === "EADDRINUSE";
       if (!isTaken || performance.now() > deadline) {
@@ -88,6 +100,16 @@ async function start(): Promise<Serving> {
       if (attempt === 0) log.warn({ port: config.port, waitMs: PORT_WAIT_MS }, "port.taken");
       await new Promise((resolve) => setTimeout(resolve, PORT_RETRY_MS));
     }
+  }
+}
+
+function modelsOf(): Models {
+  const own = ownProvider(config.modelUrl, keys());
+  if (config.modelsFile === null) return plainModels(own);
+  try {
+    return readModels(config.modelsFile, own, (file, reason) => log.warn({ file, reason }, "model_key.doubtful"));
+  } catch (error) {
+    return refuseToStart(error instanceof Error ? error.message : String(error));
   }
 }
 
@@ -104,5 +126,6 @@ async function close(reason: string): Promise<void> {
   await serving.close();
   await vaults.close();
   await audit.close();
+  spend.close();
   process.exit(0);
 }

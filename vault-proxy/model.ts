@@ -1,31 +1,31 @@
 // The model route: a caller with a grant speaks to the model, and the vault proxy puts the key in.
 //
 //   V1  Nobody is contacted before the grant is good, the path is one of the two, and the size is within the limit.
-//   V2  Bodies flow both ways as they come, with back-pressure; nothing is collected.
-//   V3  A caller that leaves ends the request upstream at once, and an answer that breaks off upstream breaks off for the caller too.
-//   V4  Redirects are not followed: the key goes to the configured door only.
-//   V5  An error of ours says what happened and names no address.
-//   V6  The use of the key is on the disk, in the audit, before the request leaves.
+//   V2  Bodies flow both ways as they come, with back-pressure. Only where the operator's file of providers decides by the model's name is a request
+//       read first, whole (models/).
+//   V3  Redirects are not followed: a key goes to its provider's door only.
+//   V4  An error of ours says what happened and names no address.
+//   V5  The use of a key is on the disk, in the audit, before the request leaves.
+//   V6  A session that has spent its limit asks no more.
 
-import { once } from "node:events";
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { Transform } from "node:stream";
 import type { Logger } from "pino";
-import { type Dispatcher, Pool } from "undici";
+import { Agent, type Dispatcher } from "undici";
 import { type RefusalCode, refuse } from "./answer.ts";
 import { type Audit, AuditTrouble } from "./audit.ts";
 import type { Grant, Grants } from "./grant.ts";
-import { answerHeaders, isEncoded, requestHeaders } from "./inject.ts";
-import type { ModelKey, ModelKeys } from "./model-key.ts";
+import { isEncoded, requestHeaders } from "./inject.ts";
+import type { ModelKey } from "./model-key.ts";
+import { Exchange } from "./models/exchange.ts";
+import { JsonObject } from "./models/fields.ts";
+import type { Models, Price, Provider } from "./models/providers.ts";
+import type { Spend } from "./models/spend.ts";
+import { shape } from "./models/styles.ts";
 
 /** The model's own limit is 32 MB; a little more lets it give the answer itself. */
 const BODY_BYTES_MAX = 33 * 1024 * 1024;
 /** Requests that are open at a time. */
 const OPEN_MAX = 1_024;
-/** No answer takes longer, however steadily it trickles. */
-const REQUEST_MS_MAX = 3_600_000;
-/** In our log only: nobody was there to be answered. */
-const CALLER_LEFT = 499;
 const CONNECT_TIMEOUT_MS = 10_000;
 const KEEP_ALIVE_MS = 30_000;
 
@@ -35,26 +35,35 @@ const PATHS: ReadonlyMap<string, string> = new Map([
 ]);
 
 export interface ModelRouteOptions {
-  readonly url: URL;
+  readonly models: Models;
+  readonly spend: Spend;
   readonly headersTimeoutMs: number;
   readonly idleTimeoutMs: number;
   readonly bodyBytesMax?: number;
-  readonly keys: ModelKeys;
   readonly grants: Grants;
   readonly audit: Audit;
   readonly log: Logger;
 }
 
+/** A request as it leaves. */
+interface Leaving {
+  readonly provider: Provider;
+  readonly key: ModelKey;
+  readonly path: string;
+  /** Null: as it comes. */
+  readonly body: Buffer | null;
+  readonly isFramed: boolean;
+  readonly price: Price | null;
+}
+
 export class ModelRoute {
   readonly #options: ModelRouteOptions;
-  readonly #pool: Pool;
-  readonly #prefix: string;
+  readonly #agent: Agent;
   #open = 0;
 
   constructor(options: ModelRouteOptions) {
     this.#options = options;
-    this.#prefix = options.url.pathname.replace(/\/+$/, "");
-    this.#pool = new Pool(options.url.origin, {
+    this.#agent = new Agent({
       connect: { timeout: CONNECT_TIMEOUT_MS },
       headersTimeout: options.headersTimeoutMs,
       bodyTimeout: options.idleTimeoutMs,
@@ -79,7 +88,7 @@ export class ModelRoute {
 
   /** Closes the connections; what is open is cut. */
   async close(): Promise<void> {
-    await this.#pool.destroy();
+    await this.#agent.destroy();
   }
 
   async #granted(req: IncomingMessage, res: ServerResponse, path: string, grant: Grant): Promise<void> {
@@ -99,11 +108,12 @@ export class ModelRoute {
     }
   }
 
-  /** V6 */
-  async #isAudited(path: string, { sessionId, fence }: Grant): Promise<boolean> {
+  /** V5 */
+  async #isAudited({ provider, path }: Leaving, { sessionId, fence }: Grant): Promise<boolean> {
+    // Under its own name in a file of providers.
+    const credential = this.#options.models.isPlain ? "model_key" : `model_key:${provider.name}`;
     try {
-      const { origin } = this.#options.url;
-      await this.#options.audit.write({ use: "model", session: sessionId, fence, credential: "model_key", origin, path: this.#prefix + path });
+      await this.#options.audit.write({ use: "model", session: sessionId, fence, credential, origin: provider.url.origin, path });
       return true;
     } catch (error) {
       if (error instanceof AuditTrouble) return false;
@@ -113,19 +123,25 @@ export class ModelRoute {
 
   /** Gives the refusal to answer with; null once the model's own answer went out, whole or as far as it came. */
   async #relay(exchange: Exchange, path: string, grant: Grant): Promise<RefusalCode | null> {
-    const key = this.#options.keys.current();
-    if (key === null) return "no_model_key";
+    const { models, spend, log } = this.#options;
     if (this.#open > OPEN_MAX) return "busy";
     if (isEncoded(exchange.req.headers)) return "encoded";
     if (exchange.isDeclaredTooLarge()) return "too_large";
-    if (!(await this.#isAudited(path, grant))) return "no_audit";
+    if (models.limit !== null && spend.spentBy(grant.sessionId) >= models.limit) return "spent"; // V6
+    const leaving = await this.#leaving(exchange, path);
+    if (typeof leaving === "string") return leaving;
+    if (!(await this.#isAudited(leaving, grant))) return "no_audit";
+    const { provider, key, body, isFramed, price } = leaving;
+    const headers = requestHeaders(exchange.req.headers, key, provider.auth);
+    if (body !== null) headers["content-length"] = String(body.length);
     let upstream: Dispatcher.ResponseData;
     try {
-      upstream = await this.#pool.request({
+      upstream = await this.#agent.request({
+        origin: provider.url.origin,
         method: "POST",
-        path: this.#prefix + path,
-        headers: requestHeaders(exchange.req.headers, key),
-        body: exchange.body(),
+        path: leaving.path,
+        headers,
+        body: body ?? exchange.body(),
         signal: exchange.signal,
       });
     } catch (error) {
@@ -135,9 +151,40 @@ export class ModelRoute {
     upstream.body.on("error", () => {});
     if (upstream.statusCode >= 300 && upstream.statusCode < 400) return exchange.drop(upstream, "model_redirects");
     if (isEncoded(upstream.headers)) return exchange.drop(upstream, "model_encodes");
-    await exchange.pass(upstream, key);
+    const used = await exchange.pass(upstream, key, isFramed && upstream.statusCode === 200);
+    const { sessionId, fence } = grant;
+    const usd = price === null ? undefined : spend.count(sessionId, used, price);
+    if (used.input + used.output > 0) log.info({ sessionId, fence, provider: provider.name, ...used, usd }, "model.used");
     return null;
   }
+
+  /** Where a request goes, and what it is there. V2 */
+  async #leaving(exchange: Exchange, path: string): Promise<Leaving | RefusalCode> {
+    const { models } = this.#options;
+    if (models.isPlain) return leavingOf(models.providerOf(""), { path, body: null, isFramed: false, price: null });
+    let body: Buffer | null;
+    try {
+      body = await exchange.whole();
+    } catch (error) {
+      return exchange.failed(error);
+    }
+    if (body === null) return "busy";
+    const object = JsonObject.read(body);
+    const model = object?.get("model");
+    if (object === null || typeof model !== "string" || model === "") return "no_model_name";
+    const price = models.priceOf(model);
+    if (models.limit !== null && price === null) return "no_price";
+    const provider = models.providerOf(model);
+    const betas = exchange.req.headers["anthropic-beta"];
+    const shaped = shape(provider, path, model, object, typeof betas === "string" ? betas : undefined);
+    if (shaped === null) return "no_such_request";
+    return leavingOf(provider, { path: shaped.path, body: shaped.body ?? body, isFramed: shaped.answer === "event_frames", price });
+  }
+}
+
+function leavingOf(provider: Provider, request: Pick<Leaving, "path" | "body" | "isFramed" | "price">): Leaving | "no_model_key" {
+  const key = provider.keys.current();
+  return key === null ? "no_model_key" : { ...request, provider, key, path: provider.url.pathname.replace(/\/+$/, "") + request.path };
 }
 
 /** The path at the model, with the query if it is one that may pass; null for every other. V1 */
@@ -147,109 +194,4 @@ function upstreamPath(url: string): string | null {
   if (path === undefined) return null;
   if (cut < 0 || cut === url.length - 1) return path;
   return url.slice(cut) === "?beta=true" ? `${path}?beta=true` : null;
-}
-
-/** One request and its answer, on their way. */
-class Exchange {
-  readonly req: IncomingMessage;
-  readonly res: ServerResponse;
-  status = 0;
-  /** Why it did not end well; "" if it did. */
-  reason = "";
-  bytesIn = 0;
-  bytesOut = 0;
-  readonly #bytesMax: number;
-  readonly #abort = new AbortController();
-  readonly #deadline: NodeJS.Timeout;
-  #isTooLarge = false;
-
-  constructor(req: IncomingMessage, res: ServerResponse, bytesMax: number) {
-    this.req = req;
-    this.res = res;
-    this.#bytesMax = bytesMax;
-    this.#deadline = setTimeout(() => res.destroy(), REQUEST_MS_MAX);
-    this.#deadline.unref();
-    res.once("close", this.#onClose);
-    // A write that loses the race against a caller's leaving is told twice, here and by the abort; the abort is the one that counts.
-    res.on("error", () => {});
-  }
-
-  get signal(): AbortSignal {
-    return this.#abort.signal;
-  }
-
-  isDeclaredTooLarge(): boolean {
-    return Number(this.req.headers["content-length"] ?? 0) > this.#bytesMax;
-  }
-
-  /** The request's body. A stated length is held by the HTTP parser; without one the bytes are counted as they pass. */
-  body(): IncomingMessage | Transform {
-    const length = this.req.headers["content-length"];
-    if (length !== undefined) {
-      this.bytesIn = Number(length);
-      return this.req;
-    }
-    const counted = new Transform({
-      transform: (piece: Buffer, _encoding, next) => {
-        this.bytesIn += piece.length;
-        this.#isTooLarge = this.bytesIn > this.#bytesMax;
-        next(this.#isTooLarge ? new Error("too large") : null, piece);
-      },
-    });
-    this.req.once("error", (error) => counted.destroy(error));
-    return this.req.pipe(counted);
-  }
-
-  /** Which refusal a failed request comes to. V5 */
-  failed(error: unknown): RefusalCode {
-    if (this.#isTooLarge) return "too_large";
-    const code = codeOf(error);
-    this.reason = this.#abort.signal.aborted ? "caller_left" : code;
-    return code === "UND_ERR_HEADERS_TIMEOUT" || code === "UND_ERR_CONNECT_TIMEOUT" ? "model_silent" : "model_unreachable";
-  }
-
-  drop(upstream: Dispatcher.ResponseData, code: RefusalCode): RefusalCode {
-    upstream.body.destroy();
-    this.reason = code;
-    return code;
-  }
-
-  /** Passes the answer on as it comes, masked. V2 V3 */
-  async pass(upstream: Dispatcher.ResponseData, key: ModelKey): Promise<void> {
-    this.status = upstream.statusCode;
-    const masked = key.scrubber.body();
-    try {
-      this.res.writeHead(upstream.statusCode, answerHeaders(upstream.headers, key));
-      for await (const piece of upstream.body) await this.#write(masked.push(piece));
-      await this.#write(masked.end());
-      this.res.end();
-    } catch (error) {
-      this.reason = this.#abort.signal.aborted ? "caller_left" : codeOf(error);
-      this.res.destroy();
-    }
-  }
-
-  refuse(code: RefusalCode): void {
-    this.status = this.#abort.signal.aborted ? CALLER_LEFT : refuse(this.res, code);
-    if (this.reason === "") this.reason = code;
-  }
-
-  done(): void {
-    clearTimeout(this.#deadline);
-  }
-
-  async #write(piece: Buffer): Promise<void> {
-    if (piece.length === 0) return;
-    this.bytesOut += piece.length;
-    if (!this.res.write(piece)) await once(this.res, "drain", { signal: this.#abort.signal });
-  }
-
-  readonly #onClose = (): void => {
-    if (!this.res.writableFinished) this.#abort.abort(new Error("The caller left."));
-  };
-}
-
-function codeOf(error: unknown): string {
-  if (error instanceof Error && "code" in error && typeof error.code === "string") return error.code;
-  return error instanceof Error ? error.name : "unknown";
 }

@@ -13,8 +13,9 @@ const NOTHING = Buffer.alloc(0);
 export class Scrubber {
   readonly #patterns: readonly Buffer[];
 
-  constructor(credential: string) {
-    this.#patterns = credential.length < SCRUBBED_CHARS_MIN ? [] : spellings(credential).map((text) => Buffer.from(text, "latin1"));
+  constructor(...credentials: readonly string[]) {
+    const long = credentials.filter((credential) => credential.length >= SCRUBBED_CHARS_MIN);
+    this.#patterns = [...new Set(long.flatMap(spellings))].map((text) => Buffer.from(text, "latin1"));
   }
 
   /** Masks a header's value. */
@@ -70,9 +71,12 @@ function spellings(credential: string): string[] {
   const upper = hex.map((pair) => pair.toUpperCase());
   const all = [
     credential,
-    JSON.stringify(credential).slice(1, -1),
+    inJson(credential),
+    inJson(inJson(credential)), // A tool's text is often JSON itself, inside the JSON of its result.
     credential.replaceAll("/", "\\/"),
+    credential.replaceAll("/", "\\\\/"),
     encodeURIComponent(credential),
+    encodeURIComponent(credential).replace(/%../g, (pair) => pair.toLowerCase()),
     ...[hex, upper].flatMap((pairs) => [
       pairs.join(""),
       pairs.map((pair) => `%${pair}`).join(""),
@@ -83,6 +87,8 @@ function spellings(credential: string): string[] {
   ];
   return [...new Set(all)].filter((text) => text.length >= SCRUBBED_CHARS_MIN);
 }
+
+const inJson = (text: string): string => JSON.stringify(text).slice(1, -1);
 
 /** The characters that the credential alone decides when it stands `offset` bytes (modulo 3) into what was encoded. */
 function inBase64(bytes: Buffer, offset: number, encoding: "base64" | "base64url"): string {

@@ -3,20 +3,32 @@
 //   GET  /healthz                 alive; whether there is a model key and a key to check grants with
 //   POST /revoke {session}        a grant for `revoke` of that session: its grants are refused from then on
 //   POST /model/v1/messages…      see model.ts
+//   CONNECT egress:1, /egress/…   the way out of hands; see egress/egress.ts
+//   …    /mcp                     see mcp.ts
 //   …    /v1/vaults…              the vaults' API, for gateways; see api/door.ts
 //   POST /vaults/check            which of a session's vaults are not there, or archived; for gateways
 //   GET  /openapi.json            the vaults' part of the API's document
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
+import type { Duplex } from "node:stream";
 import type { Logger } from "pino";
 import { z } from "zod";
 import { answer, refuse } from "./answer.ts";
 import { VaultDoor } from "./api/door.ts";
+import { Validator } from "./api/validate.ts";
+import { Vaults } from "./api/vaults.ts";
 import type { Audit } from "./audit.ts";
+import { Egress } from "./egress/egress.ts";
+import { Way } from "./egress/way.ts";
 import { Grants } from "./grant.ts";
+import { Guard } from "./guard.ts";
+import { McpRoute } from "./mcp.ts";
 import { ModelRoute } from "./model.ts";
-import type { ModelKeys } from "./model-key.ts";
+import type { Models } from "./models/providers.ts";
+import type { Spend } from "./models/spend.ts";
+import { Connector } from "./oauth/connector.ts";
+import { OAUTH_TIMEOUT_MS, Refresher } from "./oauth/refresh.ts";
 import type { Reach } from "./reach.ts";
 import type { VaultStore } from "./store.ts";
 
@@ -28,20 +40,29 @@ const KEEP_ALIVE_MS = 65_000;
 /** How long open exchanges have to end once we close. */
 const DRAIN_MS = 4_000;
 
+/** To one origin: each session that listens to a server holds one. */
+const SERVER_CONNECTIONS_MAX = 1_024;
+
 const Revocation = z.strictObject({ session: z.string() });
 
 export interface ServeOptions {
   readonly host: string;
   readonly port: number;
   readonly grantKeyFile: string;
-  readonly modelUrl: URL;
+  readonly models: Models;
+  readonly spend: Spend;
   readonly headersTimeoutMs: number;
   readonly idleTimeoutMs: number;
+  /** How long an authorization server may take. */
+  readonly oauthTimeoutMs?: number;
   readonly bodyBytesMax?: number;
-  readonly modelKeys: ModelKeys;
   readonly vaults: VaultStore;
   readonly audit: Audit;
   readonly reach: Reach;
+  /** The internal hosts that hands may reach. */
+  readonly egressReach: Reach;
+  /** Our OAuth client as it is published; null: it is not. */
+  readonly clientDocument?: { readonly url: string; readonly redirectUri: string } | null;
   readonly log: Logger;
 }
 
@@ -53,27 +74,43 @@ export interface Serving {
 
 /** Listens; rejects with the system's error (EADDRINUSE …) if it can't. */
 export async function serve(options: ServeOptions): Promise<Serving> {
-  const { log, modelKeys } = options;
+  const { log, models } = options;
   const grants = new Grants(options.grantKeyFile, (reason) => log.warn({ reason }, "grant_key.unusable"));
   const model = new ModelRoute({
-    url: options.modelUrl,
+    models,
+    spend: options.spend,
     headersTimeoutMs: options.headersTimeoutMs,
     idleTimeoutMs: options.idleTimeoutMs,
     ...(options.bodyBytesMax === undefined ? {} : { bodyBytesMax: options.bodyBytesMax }),
-    keys: modelKeys,
     grants,
     audit: options.audit,
     log,
   });
-  const door = new VaultDoor({ store: options.vaults, grants, rule: (url) => options.reach.refusesToBind(url), log });
+  const { audit, reach } = options;
+  const vaults = new Vaults(options.vaults);
+  const guard = new Guard(reach, { connections: SERVER_CONNECTIONS_MAX });
+  const isShared = options.vaults.driver === "server";
+  const refresher = new Refresher({ vaults, guard, audit, log, isShared, tokenMs: options.oauthTimeoutMs ?? OAUTH_TIMEOUT_MS });
+  const mcp = new McpRoute({ vaults, grants, guard, refresher, audit, log });
+  const connect = { connector: new Connector({ guard, document: options.clientDocument ?? null }), audit };
+  const validator = new Validator({ vaults, guard, refresher, audit });
+  const door = new VaultDoor({ vaults, grants, rule: (url) => reach.refusesToBind(url), connect, validator, log });
+  const egress = new Egress({ grants, way: new Way(options.egressReach), vaults: options.vaults, audit, log });
 
   const route = async (req: IncomingMessage, res: ServerResponse): Promise<void> => {
     if (req.url?.startsWith("/model/")) return model.handle(req, res);
+    if (req.url?.split("?")[0] === "/mcp") return mcp.handle(req, res);
+    if (req.url?.startsWith("/egress/")) return egress.handle(req, res);
     if (door.takes(req.url ?? "")) return door.handle(req, res);
     if (req.url === "/healthz" && req.method === "GET") {
-      return answer(res, 200, { ok: true, model_key: modelKeys.current() !== null, grant_key: grants.isReady(), vaults: options.vaults.driver });
+      return answer(res, 200, {
+        ok: true,
+        model_key: models.all.some(({ keys }) => keys.current() !== null),
+        grant_key: grants.isReady(),
+        vaults: options.vaults.driver,
+      });
     }
-    if (req.url === "/revoke" && req.method === "POST") return revoke(req, res, grants, log);
+    if (req.url === "/revoke" && req.method === "POST") return revoke(req, res, grants, { log, mcp, egress });
     refuse(res, "no_route");
   };
 
@@ -81,21 +118,33 @@ export async function serve(options: ServeOptions): Promise<Serving> {
     // A rejection here is a bug; as an unhandled one it ends the process with its stack, as bugs do.
     void route(req, res);
   });
+  server.on("connect", (req: IncomingMessage, socket: Duplex, head: Buffer) => void egress.take(req, socket, head));
   const address = await listen(server, options.port, options.host);
   return {
     url: `http://${address.family === "IPv6" ? `[${address.address}]` : address.address}:${address.port}`,
     close: async () => {
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
       server.closeIdleConnections();
-      const cut = setTimeout(() => server.closeAllConnections(), DRAIN_MS);
+      egress.close();
+      const cut = setTimeout(() => {
+        server.closeAllConnections();
+        egress.cut();
+      }, DRAIN_MS);
       await closed;
       clearTimeout(cut);
+      await refresher.close();
       await model.close();
+      await guard.close();
     },
   };
 }
 
-async function revoke(req: IncomingMessage, res: ServerResponse, grants: Grants, log: Logger): Promise<void> {
+async function revoke(
+  req: IncomingMessage,
+  res: ServerResponse,
+  grants: Grants,
+  { log, mcp, egress }: { readonly log: Logger; readonly mcp: McpRoute; readonly egress: Egress },
+): Promise<void> {
   const checked = await grants.check(req.headers.authorization, "revoke");
   if (checked.type === "refused") {
     log.warn({ reason: checked.reason }, "grant.refused");
@@ -112,6 +161,8 @@ async function revoke(req: IncomingMessage, res: ServerResponse, grants: Grants,
     refuse(res, "busy");
     return;
   }
+  mcp.cut(sessionId);
+  egress.revoked(sessionId);
   log.info({ sessionId }, "grant.revoked");
   answer(res, 200, { revoked: sessionId });
 }

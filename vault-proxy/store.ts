@@ -6,8 +6,11 @@
 //   T4  A record that was replaced or removed can't be read through this contract any more, nor through the driver's own interface.
 //   T5  Trouble of the storage itself is a `StoreTrouble`: its message and its cause hold no body, no key and no token.
 
-/** `vault`: a vault with its credentials. `create`: which id a create with an idempotency key was given. */
-export type RecordKind = "vault" | "create";
+/**
+ * `vault`: a vault with its credentials. `create`: which id a create with an idempotency key was given. `authority`: what the egress proxy signs
+ * certificates and makes placeholders with.
+ */
+export type RecordKind = "vault" | "create" | "authority";
 
 export interface RecordKey {
   readonly workspace: string;

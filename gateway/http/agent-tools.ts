@@ -5,6 +5,7 @@
 //   G3  What is not there yet is refused by its name, never dropped.
 
 import { z } from "zod";
+import { HAND_ADDRESS } from "../../hands/registry.ts";
 import { HAND_TOOLS, TOOLSET_NAMES } from "../../hands/toolset.ts";
 import type { AgentTool, ToolConfig } from "../../session-store/events/log.ts";
 import { invalid } from "../answer.ts";
@@ -65,6 +66,8 @@ const customTool = z.strictObject({
 export const Tools = z.array(z.discriminatedUnion("type", [toolset, mcpToolset, customTool])).max(TOOLS_MAX);
 export type Tools = z.infer<typeof Tools>;
 
+/** An address, or a registered hand by its name. */
+const isServerUrl = (text: string) => isWebUrl(text) || HAND_ADDRESS.test(text);
 const isWebUrl = (text: string) => URL.canParse(text) && /^https?:$/.test(new URL(text).protocol);
 
 export const McpServers = z
@@ -72,7 +75,7 @@ export const McpServers = z
     z.strictObject({
       type: z.literal("url"),
       name: z.string().min(1).max(255),
-      url: z.string().max(2048).refine(isWebUrl, "must be an http or https URL"),
+      url: z.string().max(2048).refine(isServerUrl, "must be an http or https URL, or `hand:` and the name of a registered hand"),
     }),
   )
   .max(SERVERS_MAX);

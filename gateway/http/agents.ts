@@ -11,6 +11,7 @@ import { refuseUnmatched, resolveTools } from "./agent-tools.ts";
 import { Agent, pageOf } from "./answer-schema.ts";
 import type { Asker, Body, Call, Door } from "./call.ts";
 import { pageOfDocuments, WRITE_TRIES_MAX } from "./documents.ts";
+import { refuseUnknownHands } from "./hands.ts";
 import { patched } from "./metadata.ts";
 import { isIdOf } from "./path-id.ts";
 import { rangeOf } from "./query.ts";
@@ -80,6 +81,7 @@ async function create(door: Door, call: Call, { value, given }: Body<AgentCreate
   const agent = configOf(value);
   const { id, digest, mayExist } = call.identify(door.unanswered, "agent", given);
   const { workspace } = call.principal;
+  await refuseUnknownHands(door, workspace, agent.mcp_servers);
   const existing = async () => {
     const document = await door.store.get(workspace, KIND, id);
     if (document && bodyOf(document).digest !== digest) throw new Refusal("idempotency_conflict");
@@ -125,6 +127,7 @@ async function retrieve(door: Door, call: Call, version: number | undefined): Pr
 async function update(door: Door, call: Call, value: AgentUpdate): Promise<unknown> {
   const id = call.id();
   const { workspace } = call.principal;
+  await refuseUnknownHands(door, workspace, value.mcp_servers ?? []);
   for (let tries = 0; tries < WRITE_TRIES_MAX; tries += 1) {
     const document = await agentDocument(door, workspace, id);
     if (document.isArchived) throw invalid(`Agent ${id} is archived and can't be changed.`);

@@ -13,6 +13,7 @@ import type { SessionStore } from "../../session-store/store.ts";
 import type { Principal } from "../authenticate.ts";
 import type { Creation, Unanswered } from "../idempotency.ts";
 import { readKey, readRetries } from "../idempotency.ts";
+import type { Registry } from "../registry/registry.ts";
 import type { Streams } from "../stream.ts";
 import type { VaultProxy } from "../vault-proxy.ts";
 import type { Bodies } from "./body.ts";
@@ -31,6 +32,7 @@ export interface Door {
   readonly streams: Streams;
   /** Null: this installation has none. */
   readonly vaultProxy: VaultProxy | null;
+  readonly registry: Registry;
 }
 
 export interface Body<T> {

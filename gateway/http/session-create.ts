@@ -11,7 +11,9 @@ import { modelOf } from "./agent-schema.ts";
 import { refuseUnmatched, resolveTools } from "./agent-tools.ts";
 import { findAgent } from "./agents.ts";
 import type { Asker, Body, Door, Explain } from "./call.ts";
+import { checkVaults } from "./check-vaults.ts";
 import { findEnvironment, leaveEnvironment, useEnvironment } from "./environments.ts";
+import { refuseUnknownHands } from "./hands.ts";
 import { wireOfSession } from "./session-object.ts";
 import type { AgentChoice, SessionCreate } from "./session-schema.ts";
 import { tellUnmet } from "./unmet.ts";
@@ -46,10 +48,12 @@ export async function createSession(door: Door, call: Asker, { value, given }: B
     throw invalid(`Environment ${value.environment_id} is a self-hosted environment. Sessions on self-hosted environments are not supported.`);
   tellUnmet(door, call, value.environment_id, environment.config);
   const { metadata: _, ...pinned } = agent;
+  const snapshot = withOverrides({ type: "agent", ...pinned, skills: [], multiagent: null }, chosen);
+  await refuseUnknownHands(door, workspace, snapshot.mcp_servers, "agent.");
   const created: LogCreated = {
     type: "log.created",
     workspace,
-    agent: withOverrides({ type: "agent", ...pinned, skills: [], multiagent: null }, chosen),
+    agent: snapshot,
     environment_id: value.environment_id,
     title: value.title ?? null,
     metadata: value.metadata ?? {},
@@ -72,16 +76,6 @@ export async function createSession(door: Door, call: Asker, { value, given }: B
     if (error instanceof Refusal && error.code !== "store_in_doubt") await leaveUnlessThere(door, workspace, value.environment_id, id);
     throw error;
   }
-}
-
-/** Every vault is there, in this workspace, and not archived: the vault proxy knows. */
-async function checkVaults(door: Door, call: Asker, ids: readonly string[]): Promise<void> {
-  if (ids.length === 0) return;
-  const found = door.vaultProxy ? await door.vaultProxy.check(call, ids) : { unknown: ids, archived: [] };
-  const [unknown] = found.unknown;
-  if (unknown !== undefined) throw new Refusal("not_found", `vault_ids.${ids.indexOf(unknown)}: There is no such vault.`);
-  const [archived] = found.archived;
-  if (archived !== undefined) throw invalid(`vault_ids.${ids.indexOf(archived)}: Vault ${archived} is archived.`);
 }
 
 /** A session that an earlier try of this request made. The store compares the digests; what else is given is not looked at for a known id. */

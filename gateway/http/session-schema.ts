@@ -3,12 +3,12 @@
 import { z } from "zod";
 import { Model, NoSkills, System, VERSION_MAX } from "./agent-schema.ts";
 import { absent, McpServers, Tools } from "./agent-tools.ts";
+import { VAULTS_MAX } from "./check-vaults.ts";
 import { SentEvent } from "./event-schema.ts";
 import { Metadata, MetadataPatch } from "./metadata.ts";
 import { CREATED_AT, flag, integer, limit, list, order, page } from "./query.ts";
 
 const INITIAL_EVENTS_MAX = 50;
-const VAULTS_MAX = 50;
 const TITLE_CHARS_MAX = 1024;
 
 const id = z.string().min(1).max(128);

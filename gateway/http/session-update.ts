@@ -9,6 +9,7 @@ import { invalid } from "../answer.ts";
 import { canonical } from "../idempotency.ts";
 import { refuseUnmatched, resolveTools } from "./agent-tools.ts";
 import type { Call, Door } from "./call.ts";
+import { refuseUnknownHands } from "./hands.ts";
 import { patched } from "./metadata.ts";
 import type { Checked } from "./receive.ts";
 import { receiveChecked } from "./receive.ts";
@@ -17,6 +18,7 @@ import type { SessionUpdate } from "./session-schema.ts";
 
 export async function updateSession(door: Door, call: Call, value: SessionUpdate): Promise<unknown> {
   const id = call.sessionId();
+  await refuseUnknownHands(door, call.principal.workspace, value.agent?.mcp_servers ?? [], "agent.");
   const { record } = await receiveChecked(door, call, id, (present) => decide(present, value));
   return wireOfSession(record);
 }

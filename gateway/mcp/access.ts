@@ -10,10 +10,10 @@ import { Refusal } from "../../session-store/refusal.ts";
 import { type Authenticate, WORKSPACE as TENANT } from "../authenticate.ts";
 import type { Caller } from "./caller.ts";
 import type { Scope } from "./surface.ts";
-import { SCOPES } from "./surface.ts";
+import { HAND_SCOPES, SCOPES } from "./surface.ts";
 import { type Issuer, looksLikeToken, makeTokenCheck } from "./token.ts";
 
-const ALL: ReadonlySet<Scope> = new Set(SCOPES);
+const ALL: ReadonlySet<Scope> = new Set([...SCOPES, ...HAND_SCOPES]);
 const ANONYMOUS: Caller = { workspace: TENANT, name: "anonymous", scopes: ALL };
 
 /** Not let in: what to answer. */
@@ -40,10 +40,19 @@ export interface AccessOptions {
 export class Access {
   readonly #options: AccessOptions;
   readonly #check: ReturnType<typeof makeTokenCheck> | null;
+  readonly #scopes: readonly Scope[];
+  readonly #audiences: () => readonly string[];
 
-  constructor(options: AccessOptions) {
+  constructor(options: AccessOptions, scopes: readonly Scope[] = SCOPES, outer: Access | null = null) {
     this.#options = options;
-    this.#check = options.issuer && makeTokenCheck(options.issuer, TENANT);
+    this.#scopes = scopes;
+    this.#check = outer ? outer.#check : options.issuer && makeTokenCheck(options.issuer, TENANT);
+    this.#audiences = () => [options.resource(), ...(outer ? [outer.#options.resource()] : [])];
+  }
+
+  /** Who may come in by another door of this installation. A token for this one opens it, too, if it has the scopes. */
+  within(resource: () => string, scopes: readonly Scope[]): Access {
+    return new Access({ ...this.#options, resource }, scopes, this);
   }
 
   /** P1 P3 */
@@ -52,8 +61,8 @@ export class Access {
     if (this.#options.isOpen && authorization === undefined && headers["x-api-key"] === undefined) return ANONYMOUS;
     const bearer = authorization === undefined ? undefined : /^bearer +(\S+) *$/i.exec(authorization)?.[1];
     if (this.#check && bearer !== undefined && looksLikeToken(bearer)) {
-      const caller = await this.#check(bearer, this.#options.resource());
-      if (!caller) throw this.#challenge(401, "The access token is not valid here.", 'error="invalid_token"', SCOPES);
+      const caller = await this.#check(bearer, this.#audiences());
+      if (!caller) throw this.#challenge(401, "The access token is not valid here.", 'error="invalid_token"', this.#scopes);
       return caller;
     }
     try {
@@ -61,7 +70,7 @@ export class Access {
     } catch (error) {
       if (!(error instanceof Refusal && error.code === "unauthenticated")) throw error;
       const isGiven = authorization !== undefined || headers["x-api-key"] !== undefined;
-      throw this.#challenge(401, error.message, isGiven ? 'error="invalid_token"' : null, SCOPES);
+      throw this.#challenge(401, error.message, isGiven ? 'error="invalid_token"' : null, this.#scopes);
     }
   }
 
@@ -69,7 +78,7 @@ export class Access {
   demand(caller: Caller, scopes: readonly Scope[]): void {
     if (scopes.every((scope) => caller.scopes.has(scope))) return;
     // What the token has stays, so that a client that asks for these loses nothing.
-    const union = SCOPES.filter((scope) => scopes.includes(scope) || caller.scopes.has(scope));
+    const union = [...ALL].filter((scope) => scopes.includes(scope) || caller.scopes.has(scope));
     throw this.#challenge(403, "The access token does not allow this.", 'error="insufficient_scope"', union);
   }
 
@@ -80,7 +89,7 @@ export class Access {
     return {
       resource: this.#options.resource(),
       authorization_servers: [issuer.issuer],
-      scopes_supported: SCOPES,
+      scopes_supported: this.#scopes,
       bearer_methods_supported: ["header"],
       resource_name: "Manyhands",
     };

@@ -59,7 +59,8 @@ export class Catalogue {
     const { surface } = this;
     switch (method) {
       case "tools/list": {
-        const shown = surface.tools.filter(({ scope }) => context.caller.scopes.has(scope)).map(({ definition }) => definition);
+        const tools = surface.toolsOf ? await surface.toolsOf(context.caller) : surface.tools;
+        const shown = tools.filter(({ scope }) => context.caller.scopes.has(scope)).map(({ definition }) => definition);
         return pageOf("tools", shown, read(Paged, params).cursor);
       }
       case "tools/call":
@@ -105,7 +106,8 @@ export class Catalogue {
   }
 
   async #call({ name, arguments: args = {} }: z.infer<typeof CallTool>, context: CallContext): Promise<object | Ask> {
-    const tool = this.#tools.get(name);
+    const found = await this.surface.toolsOf?.(context.caller);
+    const tool = found ? found.find(({ definition }) => definition.name === name) : this.#tools.get(name);
     if (!tool || !context.caller.scopes.has(tool.scope)) throw new RpcError(INVALID_PARAMS, "name: there is no such tool");
     try {
       return await tool.call(args, context);

@@ -15,6 +15,7 @@ import type { Bodies } from "../http/body.ts";
 import { parseJson } from "../http/body.ts";
 import { sendJson } from "../http/call.ts";
 import { Access, Challenge } from "./access.ts";
+import type { Caller } from "./caller.ts";
 import { Catalogue } from "./dispatch.ts";
 import { HandshakeEra, VERSIONS } from "./handshake/era.ts";
 import { Listening, type ListeningLimits } from "./listening.ts";
@@ -50,6 +51,8 @@ export interface McpDoorOptions extends McpSettings {
   readonly bodies: Bodies;
   readonly log: Logger;
   readonly keepAliveMs: number;
+  /** Who may come in, where that is another question than at the front door. */
+  readonly enter?: (request: IncomingMessage) => Promise<Caller>;
 }
 
 export class McpDoor {
@@ -84,7 +87,7 @@ export class McpDoor {
       if (wrong) throw new RpcError(REFUSED, wrong, { status: 403 });
       if (this.#isClosing) throw new Refusal("shutting_down");
       const session = this.#namesHandshake(request) ? await this.#handshake.sessionOf(request) : null;
-      const caller = await this.access.caller(request.headers);
+      const caller = await (this.#options.enter?.(request) ?? this.access.caller(request.headers));
       switch (request.method) {
         case "GET":
           this.#listening.enter(caller, response);

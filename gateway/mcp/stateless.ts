@@ -24,7 +24,7 @@ import type { Catalogue } from "./dispatch.ts";
 import { INTERNAL_ERROR, RpcError } from "./rpc.ts";
 import type { Seal } from "./seal.ts";
 import type { CallContext } from "./surface.ts";
-import { isAsk } from "./surface.ts";
+import { isAsk, requestKeyOf } from "./surface.ts";
 import type { Watchers } from "./watchers.ts";
 
 const SUBSCRIPTIONS_MAX = 4_096;
@@ -135,6 +135,7 @@ export class StatelessEra {
         answers: sealed === undefined && mcpReq.inputResponses === undefined ? null : (mcpReq.inputResponses ?? {}),
         state,
         progressToken: token,
+        requestKey: requestKeyOf(mcpReq._meta, null),
         progress: (progress, total, message) => {
           if (token === undefined) return;
           const told = { progressToken: token, progress, ...(total !== undefined && { total }), ...(message !== undefined && { message }) };
@@ -144,7 +145,7 @@ export class StatelessEra {
         hangUp: () => {},
       };
       const result = await catalogue.run(method, params, context);
-      if (!isAsk(result)) return { ...result, ...CACHED[method] };
+      if (!isAsk(result)) return { ...result, ...(method === "tools/list" && catalogue.surface.toolsOf ? NO_CACHE : CACHED[method]) };
       const asked: InputRequiredResult = inputRequired({
         ...(Object.keys(result.questions).length > 0 && { inputRequests: { ...result.questions } }),
         requestState: seal.close(result.state, binding),

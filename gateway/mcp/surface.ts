@@ -17,6 +17,7 @@ import type {
   Tool,
 } from "@modelcontextprotocol/server";
 import { z } from "zod";
+import { META } from "../../hands/hand.ts";
 import type { Caller } from "./caller.ts";
 
 export interface CallContext {
@@ -30,6 +31,8 @@ export interface CallContext {
   /** What `ask` was given as state in the run before. F1 */
   readonly state: unknown;
   readonly progressToken: string | number | undefined;
+  /** The same when this request is sent again, and no other's; null: that can't be told. */
+  readonly requestKey: string | null;
   /** Reaches a client that asked for it. Dropped rather than waited for when the client reads too slowly. */
   progress(progress: number, total?: number, message?: string): void;
   log(level: LoggingLevel, data: unknown, logger?: string): void;
@@ -54,8 +57,10 @@ export interface ToolEntry {
 }
 
 /** What a token must allow; an API key allows all. */
-export type Scope = "sessions:read" | "sessions:write";
-export const SCOPES: readonly Scope[] = ["sessions:read", "sessions:write"];
+export const SCOPES = ["sessions:read", "sessions:write", "hands:read", "hands:write"] as const;
+/** To use hands at their own doors. */
+export const HAND_SCOPES = ["hands:use"] as const;
+export type Scope = (typeof SCOPES)[number] | (typeof HAND_SCOPES)[number];
 
 export interface PromptEntry {
   readonly definition: Prompt;
@@ -83,11 +88,21 @@ export interface Surface {
   readonly info: { readonly name: string; readonly title?: string; readonly version: string };
   readonly instructions?: string;
   readonly tools: readonly ToolEntry[];
+  /** Where tools are not the same for all: this caller's, in place of `tools`. */
+  toolsOf?(caller: Caller): Promise<readonly ToolEntry[]>;
   readonly resources?: Resources;
   readonly prompts?: readonly PromptEntry[];
   complete?(completion: Completion, context: CallContext): Promise<{ readonly values: readonly string[]; readonly total?: number }>;
   /** Tells of lists that changed, where they can. */
   onListChanged?(hear: (list: "tools" | "prompts" | "resources") => void): () => void;
+}
+
+const Keyed = z.looseObject({ [META.toolUseId]: z.string().min(1).max(256) });
+
+/** What a client itself calls this request, so that it may send it again; else what its era knows it by. */
+export function requestKeyOf(meta: unknown, own: string | null): string | null {
+  const given = Keyed.safeParse(meta).data?.[META.toolUseId];
+  return given === undefined ? own : `given ${given}`;
 }
 
 type Shape = z.ZodObject;

@@ -8,6 +8,7 @@ import { basename } from "node:path";
 import type { Logger } from "pino";
 import type { SandboxDriver } from "../sandbox.ts";
 import { inspect, type Limits, listContainers, nameOf, removeContainer } from "./container.ts";
+import { Doors } from "./door.ts";
 import { type Engine, worded } from "./engine.ts";
 import { installRunner, userOfCommands } from "./folders.ts";
 import { DockerSandbox } from "./sandbox.ts";
@@ -24,6 +25,8 @@ export interface DockerOptions {
   /** The hand host's own folder. */
   readonly dataDir: string;
   readonly log: Logger;
+  /** The vault proxy, through which sandboxes go out; null or absent: none does. */
+  readonly vaultUrl?: string | null;
   /** The built `hands` folder; the one that this file is in unless said otherwise. */
   readonly built?: URL;
 }
@@ -34,6 +37,7 @@ export async function dockerDriver(options: DockerOptions): Promise<SandboxDrive
   const sandboxes = new Set<DockerSandbox>();
   const room = new Room(sandboxes, options.containersMax);
   const starts = new Gate(STARTS_AT_ONCE);
+  const doors = new Doors(options.vaultUrl ?? null, log);
   /** Hands whose container outlived an earlier host. */
   const left = new Set<string>();
 
@@ -58,11 +62,13 @@ export async function dockerDriver(options: DockerOptions): Promise<SandboxDrive
         hasContainer: left.delete(hand),
         room,
         starts,
+        openDoor: (door) => doors.open(session, door),
         log,
       });
       sandboxes.add(sandbox);
       return sandbox;
     },
+    admit: (holder, wayOut) => doors.admit(holder, wayOut),
     async sweep(isOwned, isStart) {
       try {
         const found = await listContainers(engine, host);

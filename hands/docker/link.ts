@@ -69,12 +69,13 @@ export class Link {
   });
 
   /** Resolves when the runner is up. Rejects with what the engine says, or with `RunnerError`. */
-  static async open(container: Docker.Container, user: User, events: LinkEvents): Promise<Link> {
+  static async open(container: Docker.Container, user: User, events: LinkEvents, environment: readonly string[] = []): Promise<Link> {
     const exec = await within(ASK_MS, (abortSignal) =>
       container.exec({
         Cmd: ["node", `${RUNNER_FOLDER}/docker/runner/main.js`],
         User: `${user.uid}:${user.gid}`,
         WorkingDir: "/workspace",
+        Env: [...environment],
         AttachStdin: true,
         AttachStdout: true,
         AttachStderr: true,

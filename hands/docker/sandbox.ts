@@ -11,6 +11,7 @@ import type { Outcome } from "../hand.ts";
 import type { Sandbox, SandboxCall } from "../sandbox.ts";
 import { timeoutOf } from "../toolset.ts";
 import { type ContainerSpec, ensureContainer, ForeignContainer, inspect, nameOf, removeOwn } from "./container.ts";
+import { DoorError, type OpenDoor } from "./door.ts";
 import { type Engine, isImageMissing, worded } from "./engine.ts";
 import { prepareFolders } from "./folders.ts";
 import { Link, RunnerError } from "./link.ts";
@@ -29,6 +30,8 @@ export interface SandboxOptions {
   readonly hasContainer: boolean;
   readonly room: { make(): Promise<boolean> };
   readonly starts: { through<T>(work: () => Promise<T>): Promise<T> };
+  /** Opens the container's door in this folder; null: it has no way out. */
+  openDoor(folder: string): Promise<OpenDoor | null>;
   readonly log: Logger;
 }
 
@@ -47,6 +50,7 @@ export class DockerSandbox implements Sandbox {
   #link: Link | undefined;
   #opening: Promise<Link> | undefined;
   #removing: Promise<void> | undefined;
+  #door: OpenDoor | null = null;
   #hasContainer: boolean;
   #mustSayRestarted: boolean;
   #idleSince = Date.now();
@@ -169,7 +173,9 @@ export class DockerSandbox implements Sandbox {
     try {
       const folders = { ...(await prepareFolders(folder, spec.user)), runner: spec.runner };
       const container = await ensureContainer(engine, { ...spec, folders });
-      const link: Link = await Link.open(container, spec.user, { look: () => this.#lookOver() });
+      await this.#closeDoor();
+      this.#door = await this.#options.openDoor(folders.door);
+      const link: Link = await Link.open(container, spec.user, { look: () => this.#lookOver() }, this.#door?.environment);
       this.#link = link;
       void link.over.then(() => (this.#link === link ? this.#whyLost(link) : undefined)); // K3
       log.info({ hand: spec.hand, container: container.id.slice(0, 12), ms: Math.round(performance.now() - started) }, "container.ready");
@@ -181,7 +187,7 @@ export class DockerSandbox implements Sandbox {
   }
 
   #startFailure(error: unknown): string {
-    if (error instanceof RunnerError || error instanceof ForeignContainer) return error.message;
+    if (error instanceof RunnerError || error instanceof ForeignContainer || error instanceof DoorError) return error.message;
     if (isImageMissing(error)) return `the image ${this.#options.spec.image} is not there; "manyhands image" makes it`;
     return worded(error);
   }
@@ -229,7 +235,8 @@ export class DockerSandbox implements Sandbox {
 
   /** A removal that fails leaves `hasContainer`, so the sweeper finds this sandbox idle and comes again. */
   #remove(): Promise<void> {
-    if (!this.#hasContainer) return Promise.resolve();
+    const closing = this.#closeDoor();
+    if (!this.#hasContainer) return closing;
     this.#removing ??= removeOwn(this.#options.engine, nameOf(this.hand), this.#options.spec.host)
       .then(() => {
         this.#hasContainer = false;
@@ -240,7 +247,13 @@ export class DockerSandbox implements Sandbox {
       .finally(() => {
         this.#removing = undefined;
       });
-    return this.#removing;
+    return Promise.all([closing, this.#removing]).then(() => {});
+  }
+
+  async #closeDoor(): Promise<void> {
+    const door = this.#door;
+    this.#door = null;
+    await door?.close();
   }
 
   /** The first bash result of a new shell says that it is new. K2 */

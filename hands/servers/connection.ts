@@ -16,20 +16,24 @@ import {
   UnauthorizedError,
 } from "@modelcontextprotocol/client";
 import { z } from "zod";
+import { Unreachable } from "../address.ts";
 import type { Child } from "./children.ts";
 import { CLOSE_MS, REASON_CHARS_MAX } from "./limits.ts";
-import { type Reach, Unreachable } from "./reach.ts";
+import type { Fetch } from "./reach.ts";
 import { StdioTransport } from "./stdio.ts";
 import { TooMuch } from "./too-much.ts";
+import { VaultRefused } from "./vault-way.ts";
 import { CLOSED, WatchedTransport } from "./watched.ts";
 
+const SERVER_CHARS_MAX = 100;
 const MODERN = "2026-07-28";
 const NAME = { name: "manyhands", version: "1" };
 /** A stream that a server closed on purpose is resumed, soon and a few times. */
 const RESUME = { initialReconnectionDelay: 200, maxReconnectionDelay: 1_000, reconnectionDelayGrowFactor: 2, maxRetries: 2 };
 
 export type Where =
-  | { readonly type: "url"; readonly url: URL; readonly reach: Reach }
+  /** `isSse`: it is known to be of the old kind. */
+  | { readonly type: "url"; readonly url: URL; readonly fetch: Fetch; readonly isSse?: boolean }
   /** `secrets`: what of its configuration is told to nobody. */
   | { readonly type: "command"; readonly secrets: readonly string[]; start(): Child };
 
@@ -98,11 +102,26 @@ export class Connection {
     return this.era === "modern" && this.#inner instanceof StreamableHTTPClientTransport;
   }
 
+  /** Who the server says that it is; of what it says no more than a line. */
+  get server(): { readonly name: string; readonly version: string } | undefined {
+    const said = this.#client.getServerVersion();
+    return said && { name: lineOf(said.name), version: lineOf(said.version) };
+  }
+
+  get protocolVersion(): string | undefined {
+    return this.#client.getNegotiatedProtocolVersion();
+  }
+
   /** C1. Rejects with a `Trouble`, or with the signal's reason. */
   static async open(where: Where, heard: Heard, signal: AbortSignal, timeoutMs: number): Promise<Connection> {
     if (where.type === "command") return openChild(where, heard, signal, timeoutMs);
-    const { url, reach } = where;
-    const http = () => new StreamableHTTPClientTransport(url, { fetch: reach.fetch, reconnectionOptions: RESUME });
+    const { url, fetch } = where;
+    const sse = () => Connection.over(new SSEClientTransport(url, { fetch }), { mode: "legacy" }, heard, signal, timeoutMs);
+    if (where.isSse === true)
+      return await sse().catch((error: unknown) => {
+        throw troubleOf(error, signal, false);
+      });
+    const http = () => new StreamableHTTPClientTransport(url, { fetch, reconnectionOptions: RESUME });
     try {
       return await Connection.over(http(), { mode: "auto" }, heard, signal, timeoutMs);
     } catch (error) {
@@ -110,7 +129,7 @@ export class Connection {
       const mayBeOld = status !== null && status >= 400 && status < 500 && status !== 401 && status !== 403;
       if (!mayBeOld || signal.aborted) throw troubleOf(error, signal, false);
       try {
-        return await Connection.over(new SSEClientTransport(url, { fetch: reach.fetch }), { mode: "legacy" }, heard, signal, timeoutMs);
+        return await sse();
       } catch {
         // It is no old one either: what the newer one was told says more.
         throw troubleOf(error, signal, false);
@@ -157,7 +176,9 @@ export class Connection {
       if (signal.aborted) throw signal.reason;
       if (error instanceof ProtocolError && error.code !== CLOSED) throw error;
       const trouble = troubleOf(error, signal, hadSession);
-      if (trouble.isForgotten || statusOf(error) === null) this.drop();
+      // What the vault proxy refused never came to the server: the session there is what it was.
+      const isGone = statusOf(error) === null && (refusedIn(error) === null || trouble.mayHaveRun);
+      if (trouble.isForgotten || isGone) this.drop();
       throw trouble;
     }
   }
@@ -198,6 +219,8 @@ async function openChild(where: Extract<Where, { type: "command" }>, heard: Hear
   }
 }
 
+const lineOf = (text: string): string => text.toWellFormed().slice(0, SERVER_CHARS_MAX);
+
 const errorOf = (error: unknown): Error => (error instanceof Error ? error : new Error(String(error)));
 
 async function within<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
@@ -228,6 +251,8 @@ function statusOf(error: unknown): number | null {
 function troubleOf(error: unknown, signal: AbortSignal, hadSession: boolean): Trouble {
   if (error instanceof Trouble) return error;
   if (signal.aborted) return new Trouble(signal.reason instanceof Error ? signal.reason.message : "it took too long", { cause: error });
+  const refused = refusedIn(error);
+  if (refused !== null) return new Trouble(refused.message, { kind: refused.kind, mayHaveRun: refused.mayHaveRun, cause: error });
   const status = statusOf(error);
   if (error instanceof UnauthorizedError || status === 401 || status === 403)
     return new Trouble(`it refused the credentials it was given, or wants some (${status ?? 401})`, { kind: "authentication", cause: error });
@@ -239,6 +264,12 @@ function troubleOf(error: unknown, signal: AbortSignal, hadSession: boolean): Tr
   const { code, says, isOurs } = rootOf(error);
   const isUnsent = code === "ECONNREFUSED" || code === "ENOTFOUND" || code === "EAI_AGAIN" || code === "UND_ERR_CONNECT_TIMEOUT" || isOurs;
   return new Trouble(says ?? (code === null ? wordsOf(error) : `no connection (${code})`), { mayHaveRun: !isUnsent, cause: error });
+}
+
+/** The vault proxy's own "no", wherever it is wrapped. */
+function refusedIn(error: unknown): VaultRefused | null {
+  for (let at = error, depth = 0; at instanceof Error && depth < 8; at = at.cause, depth += 1) if (at instanceof VaultRefused) return at;
+  return null;
 }
 
 const wordsOf = (error: unknown): string =>

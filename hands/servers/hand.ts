@@ -5,7 +5,10 @@
 //       the server is told, a late answer is dropped, and the outcome says which limit it was.
 //   N3  A session id that the server forgot: one new connection and one more try. A second time it is an error.
 //   N4  A call whose connection broke after it was sent may have run, and its outcome says so.
+//   N6  A call that names an approved definition is sent only to a server whose list, read over this very connection and not longer ago than
+//       PIN_AGE_MS, has that definition.
 //   N5  A failed connection is tried again when somebody asks, not faster than a growing pause allows; `isFresh` asks at once.
+//   N7  A call that was refused for want of credentials is told of once, at the next ask for the list: the session is to know why.
 
 import { ProtocolError } from "@modelcontextprotocol/client";
 import type { Logger } from "pino";
@@ -21,9 +24,12 @@ import { Relisting } from "./relisting.ts";
 import { shownOf } from "./result.ts";
 import { readList } from "./tool-list.ts";
 import { ToolSchemas } from "./tool-schemas.ts";
+import { inTime, unless } from "./waiting.ts";
 
 const RETRY_MS_MIN = 1_000;
 const RETRY_MS_MAX = 60_000;
+/** N6 */
+const PIN_AGE_MS = 60_000;
 /** Beyond the limits that end a request by its signal. */
 const NEVER_MS = 2_000_000_000;
 
@@ -36,9 +42,11 @@ export interface ServerHandOptions {
   readonly times: Times;
   readonly log: Logger;
   readonly checks: ArgumentChecks;
-  /** Puts a long text where the session can read it; gives the words that say where. */
-  keep(toolUseId: string, text: string): Promise<string>;
+  readonly keep: Keep;
 }
+
+/** Puts a long text where the session can read it; gives the words that say where. */
+export type Keep = (toolUseId: string, text: string) => Promise<string>;
 
 type Ready = Extract<ServerTools, { type: "ready" }>;
 type Failed = Extract<ServerTools, { type: "failed" }>;
@@ -54,8 +62,11 @@ export class ServerHand implements Runner {
   #opening: Promise<Connection> | null = null;
   #list: Ready | null = null;
   readonly #schemas: ToolSchemas;
+  /** Over which connection the list was read, and when. */
+  #listed: { readonly by: Connection; readonly at: number } | null = null;
   #listing: Promise<Ready | Failed> | null = null;
   #failed: (Failed & { readonly at: number; readonly waitMs: number; isTold: boolean }) | null = null;
+  #complaint: Failed | null = null;
   /** What is being read may be the list before the change. */
   readonly #relisting = new Relisting(() => void (this.#listing ?? Promise.resolve()).then(() => this.#connection && this.#refresh()));
   #idleSince = Date.now();
@@ -68,18 +79,22 @@ export class ServerHand implements Runner {
   }
 
   async listTools({ known, waitMs, isFresh }: ListAsk): Promise<ServerTools> {
+    const complaint = this.#complaint;
+    this.#complaint = null;
+    if (complaint !== null && !isFresh) return complaint; // N7
     const now = this.#known(isFresh);
     // A list that is being read again is, for who can't wait, what it was.
-    const told = now ?? (await this.#within(waitMs, this.#refresh())) ?? this.#list;
+    const told = now ?? (await inTime(waitMs, this.#refresh())) ?? this.#list;
     if (told === null) return { type: "connecting" };
     return told.type === "ready" && told.hash === known ? { type: "same" } : told;
   }
 
-  async run(call: RunnerCall): Promise<Outcome> {
+  /** `keep`: of the session whose call it is, where several share the connection. */
+  async run(call: RunnerCall, keep: Keep = this.#options.keep): Promise<Outcome> {
     const controller = new AbortController();
     this.#running.set(call.id, { controller });
     try {
-      return await this.#call(call, controller);
+      return await this.#call(call, controller, keep);
     } finally {
       this.#running.delete(call.id);
       this.#idleSince = Date.now();
@@ -114,18 +129,6 @@ export class ServerHand implements Runner {
     return { type: "failed", cause: this.#failed.cause, message: this.#failed.message };
   }
 
-  async #within<T>(ms: number, work: Promise<T>): Promise<T | null> {
-    let timer: NodeJS.Timeout | undefined;
-    const late = new Promise<null>((resolve) => {
-      timer = setTimeout(resolve, ms, null);
-    });
-    try {
-      return await Promise.race([work, late]);
-    } finally {
-      clearTimeout(timer);
-    }
-  }
-
   #refresh(): Promise<Ready | Failed> {
     this.#listing ??= this.#read().finally(() => {
       this.#listing = null;
@@ -139,11 +142,14 @@ export class ServerHand implements Runner {
     try {
       const list = await this.#again(async (connection) => {
         const ask = { signal, timeoutMs: NEVER_MS };
+        const at = performance.now();
         const schemas = new Map<string, unknown>();
         const page = (cursor: string | undefined) => connection.request("tools/list", cursor === undefined ? {} : { cursor }, ask);
-        const read = await readList(page, { hasHeaders: connection.hasHeaders, keep: (tool, schema) => schemas.set(tool, schema) });
+        const read = await readList(page, connection.hasHeaders, (tool, schema) => schemas.set(tool, schema));
         this.#schemas.replace(schemas);
-        return read;
+        this.#listed = { by: connection, at };
+        const { server, protocolVersion } = connection;
+        return { ...read, ...(server ? { server } : {}), ...(protocolVersion === undefined ? {} : { protocolVersion }) };
       });
       for (const note of list.notes) log.warn({ hand, server: name, tool: note.tool, keyword: note.keyword, what: note.what }, "server.tool_odd");
       this.#list = list;
@@ -160,7 +166,7 @@ export class ServerHand implements Runner {
     }
   }
 
-  async #call(call: RunnerCall, controller: AbortController): Promise<Outcome> {
+  async #call(call: RunnerCall, controller: AbortController, keep: Keep): Promise<Outcome> {
     const { name, times } = this.#options;
     const limits = new Limits(times, controller);
     try {
@@ -168,12 +174,14 @@ export class ServerHand implements Runner {
       if (wrong !== null) return this.#error(`the arguments do not fit the tool's schema, and it was not run: ${wrong}`);
       const given = await this.#again(async (connection) => {
         limits.start();
+        if (call.pin !== undefined) await this.#hold(call.tool, call.pin, connection);
+        controller.signal.throwIfAborted();
         const on = { signal: controller.signal, timeoutMs: NEVER_MS, onProgress: () => limits.heard() };
         return await this.#schemas.send(connection, call, on, () => this.#refresh());
       }, controller.signal);
       const shown = shownOf(given);
       if (shown === null) return this.#error("it gave something that is no result of a tool");
-      return { type: "done", ...shown, content: await Promise.all(shown.content.map((block) => this.#bounded(call.id, block))) };
+      return { type: "done", ...shown, content: await Promise.all(shown.content.map((block) => this.#bounded(call.id, block, keep))) };
     } catch (error) {
       return this.#outcomeOf(error, name, controller.signal);
     } finally {
@@ -181,7 +189,19 @@ export class ServerHand implements Runner {
     }
   }
 
+  /** N6 */
+  async #hold(tool: string, pin: string, connection: Connection): Promise<void> {
+    const isKnown = this.#list !== null && this.#listed?.by === connection && performance.now() - this.#listed.at < PIN_AGE_MS;
+    const read = isKnown ? this.#list : await this.#refresh();
+    if (read === null || read.type === "failed") throw new Trouble("its tools could not be read again, to compare them with what was approved");
+    const now = read.tools.find(({ name }) => name === tool);
+    if (now?.hash === pin) return;
+    const says = now === undefined ? "the server does not list it any more" : "its definition is another one than was approved";
+    throw new Ended(`tool ${JSON.stringify(tool)} is held back: ${says}; it was not run`);
+  }
+
   #outcomeOf(error: unknown, name: string, signal: AbortSignal): Outcome {
+    if (error instanceof Ended) return { type: "failed", reason: error.message };
     if (signal.aborted && signal.reason instanceof Ended) return { type: "failed", reason: signal.reason.message };
     if (error instanceof ProtocolError) return this.#error(error.message);
     if (!(error instanceof Trouble)) {
@@ -189,6 +209,7 @@ export class ServerHand implements Runner {
       return this.#error("its answer could not be read");
     }
     const says = `MCP server ${quoted(name)}: ${error.message}`;
+    if (error.kind === "authentication") this.#complaint = { type: "failed", cause: error.kind, message: says };
     return error.mayHaveRun ? { type: "unknown", reason: says } : { type: "failed", reason: `${says}; it was not run` }; // N4
   }
 
@@ -198,9 +219,13 @@ export class ServerHand implements Runner {
     return { type: "done", content: [{ type: "text", text }], isError: true };
   }
 
-  async #bounded<Block extends { readonly type: string }>(toolUseId: string, block: Block): Promise<Block | { type: "text"; text: string }> {
+  async #bounded<Block extends { readonly type: string }>(
+    toolUseId: string,
+    block: Block,
+    keep: Keep,
+  ): Promise<Block | { type: "text"; text: string }> {
     if (block.type !== "text" || !("text" in block) || typeof block.text !== "string" || !isOverCap(block.text)) return block;
-    return { type: "text", text: preview(block.text, await this.#options.keep(toolUseId, block.text)) };
+    return { type: "text", text: preview(block.text, await keep(toolUseId, block.text)) };
   }
 
   /** Work on an open connection; once more where the server forgot the session. N3 */
@@ -226,17 +251,7 @@ export class ServerHand implements Runner {
     const opening = this.#opening;
     if (signal === undefined) return await opening;
     // A call that is ended does not wait for the connection; whoever else asked for it still gets it.
-    let stop = () => {};
-    const late = new Promise<never>((_, reject) => {
-      stop = () => reject(signal.reason);
-      signal.addEventListener("abort", stop, { once: true });
-    });
-    try {
-      return await Promise.race([opening, late]);
-    } finally {
-      signal.removeEventListener("abort", stop);
-      opening.catch(() => {});
-    }
+    return await unless(signal, opening);
   }
 
   async #connect(): Promise<Connection> {

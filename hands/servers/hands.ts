@@ -1,18 +1,23 @@
 // The MCP servers that sessions of this host use: how each is reached, and what is left of earlier hosts' children.
 
+import { createHash } from "node:crypto";
 import { preloadSchemas } from "@modelcontextprotocol/client";
 import type { Logger } from "pino";
 import { z } from "zod";
-import type { ServerWanted } from "../hand.ts";
+import type { Holder, ListAsk, ServerTools } from "../hand.ts";
 import type { HandRow } from "../ledger.ts";
+import { ServerRelay } from "../relay/door.ts";
+import type { Runner } from "../runner.ts";
 import { ArgumentChecks } from "./argument-checks.ts";
 import { TIMES, type Times } from "./call-limits.ts";
 import { Children } from "./children.ts";
 import type { ConfiguredServers } from "./configured.ts";
 import type { Where } from "./connection.ts";
-import { ServerHand } from "./hand.ts";
+import { type Keep, ServerHand } from "./hand.ts";
 import { CONNECT_MS } from "./limits.ts";
-import { Reach } from "./reach.ts";
+import { type Fetch, Reach } from "./reach.ts";
+import { SharedHands } from "./shared.ts";
+import { HandGrants, VaultWay } from "./vault-way.ts";
 
 /** In a ledger's row where other hands have their sandbox's driver. */
 export const SERVER_DRIVER = "mcp";
@@ -24,6 +29,8 @@ export interface ServerSettings {
   readonly configured: ConfiguredServers;
   /** The built file of argument-thread.ts, where this code does not run from beside it. */
   readonly argumentThread?: URL;
+  /** The vault proxy, for sessions that have vaults; null: there is none. */
+  readonly vaultUrl: string | null;
   /** What children get of this process's environment. */
   readonly environment: Readonly<Record<string, string>>;
 }
@@ -32,26 +39,49 @@ export const SERVER_SETTINGS: ServerSettings = {
   internalHosts: [],
   times: { connectMs: CONNECT_MS, ...TIMES },
   configured: new Map(),
+  vaultUrl: null,
   environment: {},
 };
 
 const Wanted = z.object({
   name: z.string(),
-  transport: z.union([z.object({ type: z.literal("url"), url: z.string() }), z.object({ type: z.literal("configured"), server: z.string() })]),
+  transport: z.union([
+    z.object({ type: z.literal("url"), url: z.string(), isSse: z.boolean().optional() }),
+    z.object({ type: z.literal("configured"), server: z.string() }),
+  ]),
+  shared: z.string().optional(),
+  times: z.object({ connectMs: z.number().optional(), idleMs: z.number().optional(), totalMs: z.number().optional() }).optional(),
 });
 
 /** A server as a ledger's row holds it: the same one is the same text. */
-export const textOf = ({ name, transport }: ServerWanted): string =>
+export const textOf = ({ name, transport, shared, times }: z.input<typeof Wanted>): string =>
   JSON.stringify({
     name,
-    transport: transport.type === "url" ? { type: "url", url: transport.url } : { type: "configured", server: transport.server },
+    transport:
+      transport.type === "url"
+        ? { type: "url", url: transport.url, ...(transport.isSse === true ? { isSse: true } : {}) }
+        : { type: "configured", server: transport.server },
+    shared,
+    times: times && { connectMs: times.connectMs, idleMs: times.idleMs, totalMs: times.totalMs },
   });
 
+/** A hand that is an MCP server. */
+export interface ServerRunner extends Runner {
+  listTools(ask: ListAsk): Promise<ServerTools>;
+}
+export const isServer = (runner: Runner): runner is ServerRunner => "listTools" in runner;
+
 export class ServerHands {
+  /** The servers of the operator's file, over HTTP. */
+  readonly relay: ServerRelay;
   readonly #settings: ServerSettings;
   readonly #children: Children;
   readonly #reach: Reach;
   readonly #checks: ArgumentChecks;
+  readonly #vault: VaultWay | null;
+  /** What may be used of vaults, by hand. */
+  readonly #grants = new HandGrants();
+  readonly #shared = new SharedHands();
   readonly #log: Logger;
 
   constructor(settings: ServerSettings, host: string, log: Logger) {
@@ -59,7 +89,9 @@ export class ServerHands {
     this.#children = new Children(host, settings.environment);
     this.#reach = new Reach(settings.internalHosts, settings.times.connectMs);
     this.#checks = new ArgumentChecks(log, settings.argumentThread);
+    this.#vault = settings.vaultUrl === null ? null : new VaultWay(settings.vaultUrl);
     this.#log = log;
+    this.relay = new ServerRelay({ configured: settings.configured, children: this.#children, reach: this.#reach, log });
   }
 
   /** Ends the children of a host before this one. */
@@ -70,13 +102,39 @@ export class ServerHands {
     if (ended > 0) this.#log.info({ processes: ended }, "server.orphans_ended");
   }
 
-  open(row: HandRow & { readonly server: string }, keep: (toolUseId: string, text: string) => Promise<string>): ServerHand {
-    const wanted: ServerWanted = Wanted.parse(JSON.parse(row.server));
+  /** The names that the operator gave. */
+  configured(): readonly string[] {
+    return [...this.#settings.configured.keys()];
+  }
+
+  open(row: HandRow & { readonly server: string }, keep: Keep): ServerRunner {
+    const wanted = Wanted.parse(JSON.parse(row.server));
+    const shared = sharedOf(wanted);
+    if (shared === null) return this.#make(wanted, row.hand, keep);
+    return this.#shared.open(shared, keep, () => this.#make(wanted, shared, keep));
+  }
+
+  /** Keeps a grant for a server, the newest that a worker brought. Of a shared one each session brings its own, for the hand's own vaults alone. */
+  take(row: HandRow, { fence }: Holder, grant: string): void {
+    const shared = row.server === null ? null : sharedOf(Wanted.parse(JSON.parse(row.server)));
+    this.#grants.take(shared === null ? { hand: row.hand, fence } : { hand: shared, fence: 0 }, grant);
+  }
+
+  forget(hand: string): void {
+    this.#grants.forget(hand);
+  }
+
+  #make(wanted: z.infer<typeof Wanted>, hand: string, keep: Keep): ServerHand {
+    const { times } = this.#settings;
     return new ServerHand({
       name: wanted.name,
-      hand: row.hand,
-      where: this.#whereOf(wanted, row.hand),
-      times: this.#settings.times,
+      hand,
+      where: this.#whereOf(wanted, hand),
+      times: {
+        connectMs: wanted.times?.connectMs ?? times.connectMs,
+        idleMs: wanted.times?.idleMs ?? times.idleMs,
+        totalMs: wanted.times?.totalMs ?? times.totalMs,
+      },
       log: this.#log,
       checks: this.#checks,
       keep,
@@ -85,15 +143,29 @@ export class ServerHands {
 
   async stop(): Promise<void> {
     await this.#checks.stop();
+    await this.relay.stop();
     await this.#reach.close();
+    await this.#vault?.close();
   }
 
-  #whereOf({ transport }: ServerWanted, hand: string): Where | null {
-    if (transport.type === "url") return { type: "url", url: new URL(transport.url), reach: this.#reach };
+  #whereOf({ transport }: z.infer<typeof Wanted>, hand: string): Where | null {
+    if (transport.type === "url") return { ...this.#at(new URL(transport.url), hand), isSse: transport.isSse === true };
     const server = this.#settings.configured.get(transport.server);
     if (server === undefined) return null;
-    if (server.type === "url") return { type: "url", url: server.url, reach: this.#reach };
+    if (server.type === "url") return this.#at(server.url, hand);
     const { command } = server;
     return { type: "command", secrets: Object.values(command.env), start: () => this.#children.start(hand, command) };
   }
+
+  #at(url: URL, hand: string): Extract<Where, { type: "url" }> {
+    const direct: Fetch = this.#reach.fetch;
+    return { type: "url", url, fetch: this.#vault?.fetchFor(url, () => this.#grants.of(hand), direct) ?? direct };
+  }
+}
+
+/** The name of the connection that a shared server's sessions use; null: each has its own. */
+function sharedOf(wanted: z.infer<typeof Wanted>): string | null {
+  if (wanted.shared === undefined) return null;
+  const key = textOf({ ...wanted, name: "" });
+  return `shared-${createHash("sha256").update(key).digest("hex").slice(0, 16)}`;
 }

@@ -18,6 +18,7 @@ const STRAYS_TOLD = 20;
 export class StdioTransport implements Transport {
   readonly #child: Child;
   readonly #onStray: (line: string) => void;
+  readonly #read: (given: unknown) => JSONRPCMessage | null;
   #pieces: Buffer[] = [];
   #bytes = 0;
   #errors = "";
@@ -31,10 +32,11 @@ export class StdioTransport implements Transport {
   onerror?: (error: Error) => void;
   onmessage?: (message: JSONRPCMessage) => void;
 
-  /** `onStray`: a line of standard output that is no frame. */
-  constructor(child: Child, onStray: (line: string) => void) {
+  /** `onStray`: a line of standard output that is no frame. `read` says what is one: null, or it throws, when it is none. */
+  constructor(child: Child, onStray: (line: string) => void, read: (given: unknown) => JSONRPCMessage | null = parseJSONRPCMessage) {
     this.#child = child;
     this.#onStray = onStray;
+    this.#read = read;
   }
 
   /** What it said on standard error, the end of it. S3 */
@@ -48,7 +50,7 @@ export class StdioTransport implements Transport {
 
   async start(): Promise<void> {
     const { stdout, stderr, stdin, ended } = this.#child;
-    stdout.on("data", (chunk: Buffer) => this.#read(chunk));
+    stdout.on("data", (chunk: Buffer) => this.#take(chunk));
     stderr.on("data", (chunk: Buffer) => {
       this.#errors = (this.#errors + chunk.toString("utf8")).slice(-STDERR_CHARS_MAX);
     });
@@ -93,7 +95,7 @@ export class StdioTransport implements Transport {
   }
 
   /** S1 S2 */
-  #read(chunk: Buffer): void {
+  #take(chunk: Buffer): void {
     let rest = chunk;
     for (let at = rest.indexOf(NEW_LINE); at >= 0; at = rest.indexOf(NEW_LINE)) {
       this.#pieces.push(rest.subarray(0, at));
@@ -111,7 +113,7 @@ export class StdioTransport implements Transport {
 
   #hear(line: string): void {
     if (line === "") return;
-    const message = line.startsWith("{") ? frameOf(line) : null;
+    const message = line.startsWith("{") ? this.#frameOf(line) : null;
     if (message !== null) {
       this.onmessage?.(message);
       return;
@@ -123,13 +125,13 @@ export class StdioTransport implements Transport {
     }
     if (this.#strays <= STRAYS_TOLD) this.#onStray(line.slice(0, LINE_CHARS_SHOWN));
   }
-}
 
-function frameOf(line: string): JSONRPCMessage | null {
-  try {
-    return parseJSONRPCMessage(JSON.parse(line));
-  } catch {
-    // Not a frame: S1 says what becomes of it.
-    return null;
+  #frameOf(line: string): JSONRPCMessage | null {
+    try {
+      return this.#read(JSON.parse(line));
+    } catch {
+      // Not a frame: S1 says what becomes of it.
+      return null;
+    }
   }
 }

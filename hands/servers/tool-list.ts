@@ -9,7 +9,7 @@ import { z } from "zod";
 import type { ServerNote, ServerTool, ServerTools } from "../hand.ts";
 import { cut } from "../tools/cap.ts";
 import { DESCRIPTION_CHARS_MAX, ENTRIES_MAX, LIST_BYTES_MAX, NOTES_MAX, PAGES_MAX, SCHEMA_DEPTH_MAX, TOOLS_MAX } from "./limits.ts";
-import { headerFault } from "./param-headers.ts";
+import { faultIn } from "./param-headers.ts";
 import { acceptable, depthOf } from "./schema.ts";
 
 const NAME_CHARS_MAX = 255;
@@ -26,17 +26,12 @@ const Tool = z.looseObject({
 
 type Ready = Extract<ServerTools, { type: "ready" }>;
 
-interface ReadOptions {
-  /** Calls carry headers that schemas ask for: a tool that asks wrongly can't be called. */
-  readonly hasHeaders?: boolean;
-  /** Is given the input schema of each tool that is read, as the server gave it. */
-  keep?(name: string, schema: unknown): void;
-}
-
-/** Walks all pages. `page` asks for one. L1 */
+/** Walks all pages. `page` asks for one. `isModern`: arguments are to be shown in headers, where a schema marks them. `keep` is given the input schema of
+ *  each tool that is read, as the server gave it. L1 */
 export async function readList(
   page: (cursor: string | undefined) => Promise<unknown>,
-  { hasHeaders = false, keep }: ReadOptions = {},
+  isModern = false,
+  keep?: (name: string, schema: unknown) => void,
 ): Promise<Ready> {
   const found = new Map<string, z.infer<typeof Tool>>();
   const notes: ServerNote[] = [];
@@ -79,7 +74,7 @@ export async function readList(
     seen.add(nextCursor);
     cursor = nextCursor;
   }
-  const read = [...found.values()].sort((one, other) => (one.name < other.name ? -1 : 1)).map((tool) => toolOf(tool, notes, hasHeaders)); // L2
+  const read = [...found.values()].sort((one, other) => (one.name < other.name ? -1 : 1)).map((tool) => toolOf(tool, notes, isModern)); // L2
   const tools = read.filter((tool) => tool !== null);
   for (const { name } of tools) keep?.(name, found.get(name)?.inputSchema);
   return { type: "ready", hash: digest([tools.map(({ name, hash }) => [name, hash]), notes]), tools, notes: bounded(notes) };
@@ -96,16 +91,16 @@ function tooDeep(given: unknown): ServerNote {
   };
 }
 
-function toolOf(given: z.infer<typeof Tool>, notes: ServerNote[], hasHeaders: boolean): ServerTool | null {
+function toolOf(given: z.infer<typeof Tool>, notes: ServerNote[], isModern: boolean): ServerTool | null {
   const { name, title, description, inputSchema, annotations } = given;
+  const fault = isModern ? faultIn(inputSchema) : null;
+  if (fault !== null) {
+    notes.push({ tool: name, keyword: "x-mcp-header", what: "left_out", says: fault });
+    return null;
+  }
   const reading = acceptable(inputSchema);
   if (reading.type === "refused") {
     notes.push({ tool: name, keyword: reading.keyword, what: "left_out", says: reading.says });
-    return null;
-  }
-  const fault = hasHeaders ? headerFault(inputSchema) : null;
-  if (fault !== null) {
-    notes.push({ tool: name, keyword: "x-mcp-header", what: "left_out", says: fault });
     return null;
   }
   if (reading.keyword !== null)

@@ -33,8 +33,19 @@ export function refusalOf(error: unknown): Refusal | null {
 /** Remembers that the request which is open now was refused. X1 */
 export const noteRefusal = (session: HarnessSession, refused: Refusal): Promise<void> => session.note({ refused });
 
+/** The results of calls that came by the session's own door are not the model's: they neither take room among its pictures nor are a refusal's cause. */
+function withoutAsked(entries: readonly Entry[]): readonly Entry[] {
+  const asked = new Set<string>(entries.flatMap((entry) => (entry.type === "log.asked" ? [entry.id] : [])));
+  if (asked.size === 0) return entries;
+  return entries.filter((entry) => {
+    if (entry.type === "agent.tool_result") return !asked.has(entry.tool_use_id);
+    return entry.type !== "agent.mcp_tool_result" || !asked.has(entry.mcp_tool_use_id);
+  });
+}
+
 /** The entries as they may be shown to the model after what was refused. X1 X2 X3 */
-export function withoutRefused(entries: readonly Entry[]): readonly Entry[] {
+export function withoutRefused(given: readonly Entry[]): readonly Entry[] {
+  const entries = withoutAsked(given);
   const last = entries.findLastIndex((entry) => noted(entry) !== null);
   if (last < 0) return entries;
   const fates = fatesOf(entries.slice(0, last + 1));

@@ -1,6 +1,6 @@
 // Entries of ours: what a log must hold beside the wire events. They never leave by the API as they are.
 
-import type { EventId, Position } from "../ids.ts";
+import type { EventId, Fence, Position } from "../ids.ts";
 import type { ModelUsage } from "./brain.ts";
 import type { ClientEvent } from "./client.ts";
 
@@ -101,6 +101,37 @@ export interface LogTools {
   readonly tools: readonly FrozenTool[];
   /** Tools, by the server's names, whose definition is another one than the list before had. */
   readonly changed: readonly string[];
+}
+
+/** By what right a call is asked for: a key of the workspace; a key of the turn under this fence; a key that was given out at this place of the log. */
+export type AskedBy =
+  | { readonly type: "workspace"; readonly isConfirmed: boolean }
+  | { readonly type: "turn"; readonly fence: Fence }
+  | { readonly type: "client"; readonly at: Position };
+
+/** A call of a hand's tool that came by the session's own door and not from the model: it waits for the host that holds the lease. */
+export interface LogAsked {
+  readonly type: "log.asked";
+  /** The tool use will have it too: the same request again is the same call. */
+  readonly id: EventId;
+  /** As the model sees it. */
+  readonly name: string;
+  readonly input: unknown;
+  readonly by: AskedBy;
+}
+
+/** What was asked for is taken up here: its tool use follows, or it is refused with these words. */
+export interface LogTaken {
+  readonly type: "log.taken";
+  readonly id: EventId;
+  readonly refused: string | null;
+}
+
+/** Whoever asked for this call does not want it any more. */
+export interface LogCalledOff {
+  readonly type: "log.called_off";
+  readonly id: EventId;
+  readonly call: EventId;
 }
 
 /** What a harness must remember between turns. */

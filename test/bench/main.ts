@@ -1,7 +1,7 @@
 // npm run bench: figures of this machine, each beside its baseline in the same run.
 //
 //   BENCH_N         scales the number of samples (1 by default)
-//   BENCH_SECTIONS  only these, by name, with commas: log, product, taking, first-token, idle, containers
+//   BENCH_SECTIONS  only these, by name, with commas: log, product, taking, first-token, idle, relay, containers
 
 import { mkdtemp, rm } from "node:fs/promises";
 import { cpus, loadavg, tmpdir, totalmem } from "node:os";
@@ -15,10 +15,11 @@ import { measureFirstToken } from "./first-token.ts";
 import { measureIdle } from "./idle.ts";
 import { loopbackPost, rawXadd, writeAndSync } from "./primitives.ts";
 import { type Product, startProduct } from "./product.ts";
+import { measureRelay } from "./relay.ts";
 import { measureTaking } from "./taking.ts";
 import { createSession, directFirstToken, messageToModel, sendToEcho, timeToFirstToken, turnsPerSecond, warmToolTurn, wholeTurn } from "./turns.ts";
 
-const SECTIONS = ["log", "product", "taking", "first-token", "idle", "containers"] as const;
+const SECTIONS = ["log", "product", "taking", "first-token", "idle", "relay", "containers"] as const;
 
 const scale = Number(process.env.BENCH_N ?? "1");
 const wanted = process.env.BENCH_SECTIONS?.split(",") ?? SECTIONS;
@@ -42,6 +43,7 @@ try {
     await withProduct(undefined, (product) => measureIdle("embedded", product, sessions));
     await withRedis((url) => withProduct(url, (product) => measureIdle("Redis, always", product, sessions)));
   }
+  if (has("relay")) await withRedis((url) => measureRelay(folder, url, scale), "everysec");
   if (has("containers")) {
     const lacking = await lackingForContainers();
     if (lacking === null) {

@@ -60,6 +60,10 @@ function identityOf(entry: Stored["entry"]): string | null {
       return `applied ${entry.id}`;
     case "log.outcome":
       return `taken up ${entry.id}`;
+    case "log.asked":
+      return `asked ${entry.id}`;
+    case "log.taken":
+      return `taken ${entry.id}`;
     case "log.note":
       return `note ${JSON.stringify(entry.data)}`;
     case "log.created":

@@ -1,11 +1,16 @@
-// Running the official conformance suite against a server, and reading what came of it.
+// Running the official conformance suite against a server, or with our client, and reading what came of it.
 
 import { mkdtemp, rm } from "node:fs/promises";
+import { createServer, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { startNode } from "../support/process.ts";
 
 const RUN_MS = 240_000;
+const CLIENT_RUN_MS = 900_000;
+/** For one scenario, its turn included. */
+const CLIENT_MS = 840_000;
+const TURNS = 2;
 const EXPECTED = "test/conformance/expected-failures.yml";
 const SUITE = "node_modules/@modelcontextprotocol/conformance/dist/index.js";
 
@@ -18,13 +23,36 @@ export interface Verdict {
 
 /** Runs the scenarios of a revision; exit code 0 only if each scored one passed, or failed as the list of expected failures says. */
 export async function runSuite(url: string, revision: string): Promise<Verdict> {
+  return judged("server", revision, ["--url", url]);
+}
+
+/** The same for our client, which client.ts is: two scenarios at a time. */
+export async function runClientSuite(revision: string): Promise<Verdict> {
+  const turns = await giveTurns();
+  try {
+    const command = `${process.execPath} dist/test/conformance/client.js`;
+    return await judged("client", revision, ["--command", command, "--timeout", String(CLIENT_MS)], {
+      MANYHANDS_CONFORMANCE_TURNS: String(turns.port),
+    });
+  } finally {
+    turns.close();
+  }
+}
+
+async function judged(
+  side: "server" | "client",
+  revision: string,
+  args: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+): Promise<Verdict> {
   const folder = await mkdtemp(join(tmpdir(), "manyhands-conformance-"));
   const requirements = ["--requirements", revision];
   try {
-    const listed = await run(["list", "--server", ...requirements]);
+    const listed = await run(["list", `--${side}`, ...requirements]);
     const names = new Set([...listed.said.matchAll(/^ {2}- (\S+)$/gm)].map(([, name]) => name));
-    const { code, said } = await run(["server", "--url", url, ...requirements, "-o", folder, "--expected-failures", EXPECTED]);
-    const summary = said.split("=== SUMMARY ===")[1] ?? "";
+    const limit = side === "client" ? CLIENT_RUN_MS : RUN_MS;
+    const { code, said } = await run([side, ...args, ...requirements, "-o", folder, "--expected-failures", EXPECTED], env, limit);
+    const summary = said.split(/=== (?:SUITE )?SUMMARY ===/)[1] ?? "";
     const results = [...summary.matchAll(/^([✓✗]) (\S+): /gm)].map(([, mark, name = ""]) => ({ name, isPassed: mark === "✓" }));
     return { code, scored: results.filter(({ name }) => names.has(name)), said };
   } finally {
@@ -32,8 +60,46 @@ export async function runSuite(url: string, revision: string): Promise<Verdict> 
   }
 }
 
-async function run(args: readonly string[]): Promise<{ readonly code: number | null; readonly said: string }> {
-  await using program = startNode(["--import", "./test/conformance/node20.mjs", SUITE, ...args]);
-  const { code } = await program.exit(RUN_MS);
+/** Whoever connects has a turn until its connection ends. */
+async function giveTurns(): Promise<{ readonly port: number; close(): void }> {
+  const waiting: Socket[] = [];
+  const open = new Set<Socket>();
+  const next = () => {
+    while (open.size < TURNS && waiting.length > 0) {
+      const turn = waiting.shift();
+      if (turn === undefined || turn.destroyed) continue;
+      open.add(turn);
+      turn.write("go");
+    }
+  };
+  const server = createServer((socket) => {
+    socket.on("error", () => {});
+    socket.once("close", () => {
+      open.delete(socket);
+      next();
+    });
+    socket.resume();
+    waiting.push(socket);
+    next();
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const address = server.address();
+  if (address === null || typeof address === "string") throw new Error("no address");
+  return {
+    port: address.port,
+    close() {
+      for (const socket of [...open, ...waiting]) socket.destroy();
+      server.close();
+    },
+  };
+}
+
+async function run(
+  args: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+  limitMs = RUN_MS,
+): Promise<{ readonly code: number | null; readonly said: string }> {
+  await using program = startNode(["--import", "./test/conformance/node20.mjs", SUITE, ...args], { env });
+  const { code } = await program.exit(limitMs);
   return { code, said: program.stdout };
 }

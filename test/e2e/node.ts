@@ -15,6 +15,7 @@ import { virtualDriver } from "../../hands/virtual/sandbox.ts";
 import { claudeHarness } from "../../harnesses/claude/harness.ts";
 import { grantMinter } from "../../harnesses/grant.ts";
 import type { Harness } from "../../harnesses/harness.ts";
+import type { HandsDoor } from "../../harnesses/host-context.ts";
 import type { WarmViews } from "../../harnesses/warm-views.ts";
 import { startWorker, type Worker } from "../../harnesses/worker.ts";
 import { admit } from "../../session-store/admit.ts";
@@ -29,10 +30,12 @@ import { mintEvent, mintSession, position } from "../../session-store/ids.ts";
 import { statusOf } from "../../session-store/session.ts";
 import type { Preview, SessionStore } from "../../session-store/store.ts";
 import { fixedKey } from "../../vault-proxy/model-key.ts";
+import { ownProvider, plainModels } from "../../vault-proxy/models/providers.ts";
 import { serve } from "../../vault-proxy/serve.ts";
 import { agent } from "../harnesses/agents.ts";
 import { type ScriptedModel, startModel } from "../support/model/server.ts";
 import { openVaultParts } from "../support/vault-parts.ts";
+import { Signer } from "../vault-proxy/signer.ts";
 
 /** Threads run built files. */
 const THREAD = new URL("../../dist/hands/virtual/thread.js", import.meta.url);
@@ -43,6 +46,8 @@ const POLL_MS = 20;
 export interface NodeOptions {
   /** How MCP servers are reached; those of this machine are, unless this says otherwise. */
   readonly servers?: Partial<ServerSettings>;
+  /** Hosts of this machine to which credentials may go. */
+  readonly internalHosts?: readonly string[];
   readonly leaseMs?: number;
   readonly idleMs?: number;
   readonly harness?: Harness;
@@ -56,6 +61,7 @@ export interface WorkerChoice {
   readonly store?: SessionStore;
   /** What this worker sees of the hands. */
   readonly hands?: Hands;
+  readonly handsDoor?: HandsDoor;
   /** What this worker keeps of sessions that it drove. */
   readonly views?: WarmViews;
 }
@@ -64,20 +70,37 @@ export class TestNode {
   readonly store: SessionStore;
   readonly model: ScriptedModel;
   readonly hands: HandsClient;
+  /** The installation's signing key. */
+  readonly keyFile: string;
   readonly logged: Record<string, unknown>[];
+  /** The vault proxy, and who signs what it believes. */
+  readonly vaultUrl: string;
+  readonly signer: Signer;
+  /** What the hand host and the vault proxy logged, line by line. */
+  readonly others: readonly string[];
   readonly #startWorker: (choice: WorkerChoice) => Promise<Worker>;
   readonly #stops: (() => Promise<void>)[];
   readonly #workers: Worker[] = [];
 
   constructor(
-    { store, model, hands }: { store: SessionStore; model: ScriptedModel; hands: HandsClient },
+    parts: {
+      readonly store: SessionStore;
+      readonly model: ScriptedModel;
+      readonly hands: HandsClient;
+      readonly keyFile: string;
+      readonly vault: { readonly url: string; readonly signer: Signer; readonly others: readonly string[] };
+    },
     logged: Record<string, unknown>[],
     start: (choice: WorkerChoice) => Promise<Worker>,
     stops: (() => Promise<void>)[],
   ) {
-    this.store = store;
-    this.model = model;
-    this.hands = hands;
+    this.store = parts.store;
+    this.model = parts.model;
+    this.hands = parts.hands;
+    this.keyFile = parts.keyFile;
+    this.vaultUrl = parts.vault.url;
+    this.signer = parts.vault.signer;
+    this.others = parts.vault.others;
     this.logged = logged;
     this.#startWorker = start;
     this.#stops = stops;
@@ -89,7 +112,7 @@ export class TestNode {
     return worker;
   }
 
-  async open(tools: readonly AgentTool[] = [], more: Partial<AgentSnapshot> = {}): Promise<TestSession> {
+  async open(tools: readonly AgentTool[] = [], more: Partial<AgentSnapshot> = {}, vaultIds: readonly string[] = []): Promise<TestSession> {
     const id = mintSession();
     await this.store.create({
       id,
@@ -101,7 +124,7 @@ export class TestNode {
         title: null,
         metadata: {},
         resources: [],
-        vault_ids: [],
+        vault_ids: vaultIds,
       },
       entries: [],
     });
@@ -249,31 +272,38 @@ export async function startNode(options: NodeOptions = {}): Promise<TestNode> {
   const dir = await mkdtemp(join(tmpdir(), "manyhands-node-"));
   const logged: Record<string, unknown>[] = [];
   const log = pino({ level: "debug" }, { write: (line: string) => logged.push(JSON.parse(line) as Record<string, unknown>) });
-  const quiet: Logger = pino({ level: "silent" });
+  const others: string[] = [];
+  const quiet: Logger = pino({ level: "debug" }, { write: (line: string) => others.push(line) });
 
   const { publicKey, privateKey } = await generateKeyPair("EdDSA", { extractable: true });
+  const signer = Signer.of(privateKey, "k1");
   const privateFile = join(dir, "grant.private.jwk");
   const publicFile = join(dir, "grant.public.jwk");
   await writeFile(privateFile, JSON.stringify({ ...(await exportJWK(privateKey)), kid: "k1", alg: "EdDSA" }));
   await writeFile(publicFile, JSON.stringify({ ...(await exportJWK(publicKey)), kid: "k1", alg: "EdDSA" }));
 
   const model = await startModel({ key: "model-key" });
-  const parts = await openVaultParts(quiet);
+  const parts = await openVaultParts(quiet, { internalHosts: options.internalHosts ?? [] });
   const vault = await serve({
     ...parts,
     host: "127.0.0.1",
     port: 0,
     grantKeyFile: publicFile,
-    modelUrl: new URL(model.url),
+    models: plainModels(ownProvider(new URL(model.url), fixedKey("model-key"))),
     headersTimeoutMs: 30_000,
     idleTimeoutMs: 30_000,
-    modelKeys: fixedKey("model-key"),
     log: quiet,
   });
 
   const ledger = Ledger.open(join(dir, "hands"), (error) => log.error({ error }, "ledger.failed"));
-  const environment = { PATH: process.env.PATH ?? "" };
-  const servers = { ...SERVER_SETTINGS, internalHosts: ["*"], environment, argumentThread: ARGUMENT_THREAD, ...options.servers };
+  const servers = {
+    ...SERVER_SETTINGS,
+    internalHosts: ["*"],
+    vaultUrl: vault.url,
+    environment: { PATH: process.env.PATH ?? "" },
+    argumentThread: ARGUMENT_THREAD,
+    ...options.servers,
+  };
   const host = new HandHost({ ledger, driver: virtualDriver(THREAD), dataDir: join(dir, "hands"), log: quiet, servers });
   await host.start();
   const door = await openDoor({ host, handKey: "hand-key", address: "127.0.0.1", port: 0, log: quiet });
@@ -299,6 +329,7 @@ export async function startNode(options: NodeOptions = {}): Promise<TestNode> {
       log,
       ...(fault ? { fault } : {}),
       ...(choice.views ? { views: choice.views } : {}),
+      ...(choice.handsDoor ? { handsDoor: choice.handsDoor } : {}),
     });
   };
   const stops = [
@@ -314,5 +345,6 @@ export async function startNode(options: NodeOptions = {}): Promise<TestNode> {
     () => store.close(),
     () => rm(dir, { recursive: true, force: true }),
   ];
-  return new TestNode({ store, model, hands }, logged, start, stops);
+  const vaultPart = { url: vault.url, signer, others };
+  return new TestNode({ store, model, hands, keyFile: privateFile, vault: vaultPart }, logged, start, stops);
 }

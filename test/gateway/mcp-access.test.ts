@@ -113,7 +113,7 @@ describe("the metadata of the protected resource", () => {
   const expected = {
     resource: RESOURCE,
     authorization_servers: [ISSUER],
-    scopes_supported: ["sessions:read", "sessions:write"],
+    scopes_supported: ["sessions:read", "sessions:write", "hands:read", "hands:write"],
     bearer_methods_supported: ["header"],
     resource_name: "Manyhands",
   };
@@ -132,7 +132,7 @@ describe("the metadata of the protected resource", () => {
     const where = `resource_metadata="https://hands.example.com${path}"`;
     const asked = await post(door, { jsonrpc: "2.0", id: 1, method: "initialize" });
     expect(asked.status).toBe(401);
-    expect(asked.headers["www-authenticate"]).toBe(`Bearer realm="manyhands", scope="sessions:read sessions:write", ${where}`);
+    expect(asked.headers["www-authenticate"]).toBe(`Bearer realm="manyhands", scope="sessions:read sessions:write hands:read hands:write", ${where}`);
     const wrong = await stateless(door, { authorization: "Bearer nonsense" }, list);
     expect(wrong.headers["www-authenticate"]).toContain(where);
   });

@@ -49,6 +49,9 @@ describe.each(["v1", "v2"] as const)("with the official client %s", (era) => {
       "list_environments",
       "list_harnesses",
       "list_hands",
+      "get_hand",
+      "register_hand",
+      "remove_hand",
     ]);
     const call = async (name: string, args: Record<string, unknown> = {}) => {
       const result = await client.callTool({ name, arguments: args });

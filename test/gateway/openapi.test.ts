@@ -21,10 +21,12 @@ const OF_FORM =
 
 const { seed } = seeded("openapi");
 const CREDENTIAL = { auth: { type: "static_bearer" as const, mcp_server_url: "https://a.example/mcp", token: "t" } };
+/** This installation has no hand host: no server answers. */
+const HAND = { name: "h", transport: { type: "http", url: "https://a.example/mcp" }, allow_unreachable: true };
 let api: Api;
 let document: Schema;
 let operations: readonly Operation[];
-let ids: { session: string; agent: string; environment: string; vault: string; credential: string };
+let ids: { session: string; agent: string; environment: string; vault: string; credential: string; hand: string };
 beforeAll(async () => {
   api = await startApi({ vaults: true });
   document = (await (await fetch(`${api.url}/openapi.json`)).json()) as Schema;
@@ -32,7 +34,8 @@ beforeAll(async () => {
   const session = await makeSession(api);
   const vault = await api.client.beta.vaults.create({ display_name: "v" });
   const credential = await api.client.beta.vaults.credentials.create(vault.id, CREDENTIAL);
-  ids = { session: session.id, agent: session.agent.id, environment: session.environment_id, vault: vault.id, credential: credential.id };
+  const { name: hand } = (await api.call("POST", "/v1/hands", HAND)).body;
+  ids = { session: session.id, agent: session.agent.id, environment: session.environment_id, vault: vault.id, credential: credential.id, hand };
 });
 afterAll(() => api.close());
 
@@ -193,6 +196,9 @@ test("what is answered is what the document says, field for field", { timeout: T
     "environments.update": { description: "d" },
     "sessions.create": { ...made, initial_events: [say("x"), OUTCOME] },
     "sessions.update": { title: "u", agent: { tools: [], mcp_servers: [] } },
+    "hands.create": { ...HAND, name: newName(), timeouts: { idle_ms: 1000 }, allowed_tools: ["t"] },
+    "hands.update": { description: "d" },
+    "hands.approve": {},
     "vaults.create": { display_name: "v", metadata: { k: "v" } },
     "vaults.update": { display_name: "w" },
     "vaults.credentials.create": { auth: { ...CREDENTIAL.auth, mcp_server_url: "https://b.example" } },

@@ -1,7 +1,8 @@
 // Which addresses a server may be at, and what becomes of redirects, floods and names that mean an internal address.
 
 import { afterEach, expect, test } from "vitest";
-import { kindOf, Reach } from "../../hands/servers/reach.ts";
+import { kindOf } from "../../hands/address.ts";
+import { Reach } from "../../hands/servers/reach.ts";
 import { RawServer } from "../support/mcp/raw.ts";
 
 const reaches: Reach[] = [];

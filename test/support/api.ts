@@ -10,16 +10,24 @@ import pino from "pino";
 import { ensureKeys } from "../../gateway/keys.ts";
 import { harden } from "../../gateway/listen.ts";
 import type { McpSettings } from "../../gateway/mcp/door.ts";
+import type { RelaySettings } from "../../gateway/relay/door.ts";
 import { makeServer } from "../../gateway/server.ts";
 import { VaultProxy } from "../../gateway/vault-proxy.ts";
 import { openEmbeddedStore } from "../../session-store/drivers/embedded/driver.ts";
 import { noFault } from "../../session-store/fault-point.ts";
 import type { SessionStore } from "../../session-store/store.ts";
 import { fixedKey } from "../../vault-proxy/model-key.ts";
+import { ownProvider, plainModels } from "../../vault-proxy/models/providers.ts";
 import { serve } from "../../vault-proxy/serve.ts";
 import { openVaultParts, type VaultParts } from "./vault-parts.ts";
 
 export const API_KEY = "test-key-1";
+const RELAY: Omit<RelaySettings, "vault"> = {
+  internalHosts: ["127.0.0.1"],
+  times: { connectMs: 2_000, idleMs: 5_000, totalMs: 10_000 },
+  handsUrl: null,
+  handKey: "",
+};
 
 interface Answer {
   readonly status: number;
@@ -49,7 +57,10 @@ export interface Api {
 export async function startApi(
   options: {
     vaults?: boolean;
+    /** Hosts on this machine that credentials may go to. */
+    internalHosts?: readonly string[];
     mcp?: Partial<McpSettings>;
+    relay?: Partial<RelaySettings>;
     keepAliveMs?: number;
     slowReaderMs?: number;
     leaseMs?: number;
@@ -61,7 +72,7 @@ export async function startApi(
   const store = options.wrap?.(opened) ?? opened;
   const logged: string[] = [];
   const log = pino({ level: "debug" }, { write: (line: string) => void logged.push(line) });
-  const vaults = options.vaults ? await startVaults(dir, log) : null;
+  const vaults = options.vaults ? await startVaults(dir, log, options.internalHosts) : null;
   let url = "";
   const server = makeServer({
     vaultProxy: vaults?.client ?? null,
@@ -71,6 +82,7 @@ export async function startApi(
     fault: noFault,
     ready: () => true,
     mcp: { publicUrl: null, ownUrl: () => url, isLoopback: true, issuer: null, isOpen: false, stateKey: Buffer.alloc(32, 1), ...options.mcp },
+    relay: { ...RELAY, ...options.relay },
     ...(options.keepAliveMs !== undefined && { keepAliveMs: options.keepAliveMs }),
     ...(options.slowReaderMs !== undefined && { slowReaderMs: options.slowReaderMs }),
   });
@@ -89,7 +101,7 @@ export async function startApi(
         return response;
       }) as typeof end;
     }
-    server.app(request, response);
+    server.listener(request, response);
   });
   harden(http);
   await new Promise<void>((resolve) => http.listen(0, "127.0.0.1", resolve));
@@ -118,19 +130,22 @@ export async function startApi(
 }
 
 /** A vault proxy in this process, reached as the gateway reaches one. */
-async function startVaults(dir: string, log: pino.Logger): Promise<{ client: VaultProxy; parts: VaultParts; close(): Promise<void> }> {
+async function startVaults(
+  dir: string,
+  log: pino.Logger,
+  internalHosts: readonly string[] = [],
+): Promise<{ client: VaultProxy; parts: VaultParts; close(): Promise<void> }> {
   const keysDir = join(dir, "keys");
   await ensureKeys(keysDir);
-  const parts = await openVaultParts(log);
+  const parts = await openVaultParts(log, { internalHosts });
   const serving = await serve({
     ...parts,
     host: "127.0.0.1",
     port: 0,
     grantKeyFile: join(keysDir, "grant.public.jwk"),
-    modelUrl: new URL("http://127.0.0.1:9"),
+    models: plainModels(ownProvider(new URL("http://127.0.0.1:9"), fixedKey(null))),
     headersTimeoutMs: 1_000,
     idleTimeoutMs: 1_000,
-    modelKeys: fixedKey(null),
     log,
   });
   const client = await VaultProxy.open({ url: serving.url, keysDir, log });

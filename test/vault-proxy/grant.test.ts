@@ -20,7 +20,7 @@ describe("grants", () => {
     await signer.rotate("k1");
     const grants = new Grants(signer.file, () => {});
     const authorization = await bearer({ sub: "sesn_a", fence: 7, vaults: ["vlt_1"], use: ["model", "mcp"] });
-    const grant = { sessionId: "sesn_a", fence: 7, vaults: ["vlt_1"], use: ["model", "mcp"] };
+    const grant = { sessionId: "sesn_a", fence: 7, vaults: ["vlt_1"], use: ["model", "mcp"], workspace: null };
     expect(await grants.check(authorization, "model")).toEqual({ type: "granted", grant });
     expect(await grants.check(authorization, "mcp")).toEqual({ type: "granted", grant });
     expect(await grants.check(authorization, "git")).toEqual({ type: "refused", reason: "other_use" });

@@ -13,7 +13,7 @@ const headerSecret = z
   .max(SECRET_CHARS_MAX)
   .regex(/^[!-~]+$/);
 const secret = z.string().min(1).max(SECRET_CHARS_MAX);
-const url = z.url({ protocol: /^https?$/ }).max(URL_CHARS_MAX);
+export const serverUrl = z.url({ protocol: /^https?$/ }).max(URL_CHARS_MAX);
 const scope = z.string().max(4_096);
 const name = z.string().min(1).max(URL_CHARS_MAX);
 
@@ -25,15 +25,15 @@ export const networking = z.discriminatedUnion("type", [
 const location = z.strictObject({ header: z.boolean().nullish(), body: z.boolean().nullish() });
 
 export const AuthCreate = z.discriminatedUnion("type", [
-  z.strictObject({ type: z.literal("static_bearer"), mcp_server_url: url, token: headerSecret }),
+  z.strictObject({ type: z.literal("static_bearer"), mcp_server_url: serverUrl, token: headerSecret }),
   z.strictObject({
     type: z.literal("mcp_oauth"),
-    mcp_server_url: url,
+    mcp_server_url: serverUrl,
     access_token: headerSecret,
     expires_at: instant.nullish(),
     refresh: z
       .strictObject({
-        token_endpoint: url,
+        token_endpoint: serverUrl,
         client_id: name,
         refresh_token: secret,
         scope: scope.nullish(),
@@ -109,6 +109,10 @@ export const StoredAuth = z.discriminatedUnion("type", [
     refused: z.string().nullable(),
     /** When a refresh was last asked for without need of the clock: a server that answers 401 to everything is not worth a refresh each time. */
     forcedAt: z.number().nullable(),
+    /** When the tokens were last refreshed: how long they live is told by it and by `expires_at`. */
+    refreshedAt: z.number().nullable().default(null),
+    /** Who asks for new tokens right now, and for how long nobody else does; see oauth/refresh.ts. */
+    lease: z.strictObject({ by: z.string(), id: z.string(), ms: z.number(), until: z.number() }).nullable().default(null),
   }),
   z.strictObject({
     type: z.literal("environment_variable"),
@@ -136,6 +140,7 @@ export const ShownAuth = z.discriminatedUnion("type", [
         token_endpoint_auth: z.strictObject({ type: z.enum(endpointAuth) }),
       })
       .nullable(),
+    needs_sign_in: z.boolean().describe("The authorization server refused to renew the tokens: nobody asks it again until new ones are stored."),
   }),
   z.strictObject({ type: z.literal("environment_variable"), secret_name: z.string(), networking, injection_location: injection }),
 ]);

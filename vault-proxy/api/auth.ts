@@ -32,8 +32,7 @@ export function madeAuth(given: AuthCreate, rule: UrlRule): StoredAuth {
               token_endpoint_auth: { client_secret: null, ...refresh.token_endpoint_auth },
             }
           : null,
-        refused: null,
-        forcedAt: null,
+        ...UNTRIED,
       };
     }
     case "environment_variable":
@@ -50,6 +49,9 @@ export function madeAuth(given: AuthCreate, rule: UrlRule): StoredAuth {
       };
   }
 }
+
+/** What is known of tokens that were just given. */
+const UNTRIED = { refused: null, forcedAt: null, refreshedAt: null, lease: null } as const;
 
 /** A3. What is absent or null stays as it is. */
 export function changedAuth(before: StoredAuth, given: AuthUpdate): StoredAuth {
@@ -87,8 +89,7 @@ function changedOAuth(before: OAuth, given: Extract<AuthUpdate, { type: "mcp_oau
         client_secret: endpoint?.client_secret ?? before.refresh.token_endpoint_auth.client_secret,
       },
     },
-    refused: null,
-    forcedAt: null,
+    ...UNTRIED,
   };
 }
 
@@ -101,6 +102,7 @@ export function purgedAuth(auth: StoredAuth): StoredAuth {
       return {
         ...auth,
         access_token: null,
+        lease: null,
         refresh: auth.refresh && {
           ...auth.refresh,
           refresh_token: null,
@@ -129,6 +131,7 @@ export function shownAuth(auth: StoredAuth): z.infer<typeof ShownAuth> {
           resource: auth.refresh.resource,
           token_endpoint_auth: { type: auth.refresh.token_endpoint_auth.type },
         },
+        needs_sign_in: auth.refused !== null,
       };
     case "environment_variable":
       return { type: auth.type, secret_name: auth.secret_name, networking: auth.networking, injection_location: auth.injection_location };
@@ -141,7 +144,7 @@ export function keyOf(auth: StoredAuth): string {
 }
 
 /** Scheme and host in lower case, without default port and trailing slash. */
-function normalUrl(text: string): string {
+export function normalUrl(text: string): string {
   const { origin, pathname, search } = new URL(text);
   return `${origin}${pathname.replace(/\/+$/, "")}${search}`;
 }

@@ -9,7 +9,7 @@ import { holderOf, type StoredCredential, type StoredVault, wireOfCredential } f
 import { conflict, invalid, noSuchCredential } from "./refusal.ts";
 import { later, refuseArchived, type Vaults } from "./vaults.ts";
 
-const ACTIVE_MAX = 20;
+export const ACTIVE_MAX = 20;
 const LIST = "credentials";
 
 const display_name = z.string().max(255).nullish();

@@ -9,15 +9,16 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Logger } from "pino";
 import type { Caller, Grants } from "../grant.ts";
-import type { VaultStore } from "../store.ts";
 import { StoreTrouble } from "../store.ts";
 import type { UrlRule } from "./auth.ts";
 import type { ApiCall } from "./call.ts";
 import { check, parseJson, readQuery } from "./check.ts";
+import type { ConnectParts } from "./connect.ts";
 import { openApiPartOf } from "./openapi.ts";
 import { ApiRefusal, busy, envelope, invalid, noSuchCredential, noSuchVault, notFound, refusalOf } from "./refusal.ts";
 import { type Operation, PATH_IDS, routesOf } from "./routes.ts";
-import { VaultCheck, Vaults } from "./vaults.ts";
+import type { Validator } from "./validate.ts";
+import { VaultCheck, type Vaults } from "./vaults.ts";
 
 /** No vault's body comes near it. */
 const BODY_BYTES_MAX = 1024 * 1024;
@@ -26,9 +27,11 @@ const OPEN_MAX = 256;
 const BUG = "Internal server error. Request id: ";
 
 export interface VaultDoorOptions {
-  readonly store: VaultStore;
+  readonly vaults: Vaults;
   readonly grants: Grants;
   readonly rule: UrlRule;
+  readonly connect: ConnectParts;
+  readonly validator: Validator;
   readonly log: Logger;
 }
 
@@ -46,8 +49,8 @@ export class VaultDoor {
 
   constructor(options: VaultDoorOptions) {
     this.#options = options;
-    this.vaults = new Vaults(options.store);
-    this.#routes = routesOf(this.vaults, options.rule);
+    this.vaults = options.vaults;
+    this.#routes = routesOf(this.vaults, options.rule, { ...options.connect, validator: options.validator });
     this.#part = JSON.stringify(openApiPartOf(this.#routes));
   }
 

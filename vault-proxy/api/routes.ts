@@ -4,9 +4,11 @@
 import { z } from "zod";
 import type { UrlRule } from "./auth.ts";
 import type { ApiCall } from "./call.ts";
+import { ConnectFinish, type ConnectParts, ConnectStart, ConnectStarted, Connects } from "./connect.ts";
 import { CredentialCreate, Credentials, CredentialUpdate } from "./credentials.ts";
 import { CredentialId, List, VaultId } from "./fields.ts";
 import { Credential, Vault } from "./record.ts";
+import { Validation, type Validator } from "./validate.ts";
 import { VaultCreate, type Vaults, VaultUpdate } from "./vaults.ts";
 
 const NO_QUERY = z.strictObject({});
@@ -67,7 +69,8 @@ const pageOf = (item: z.ZodType) =>
   z.strictObject({ data: z.array(item), next_page: z.string().nullable().describe("A cursor for `page`; null: there is no more.") });
 const deleted = (type: string) => z.strictObject({ id: z.string(), type: z.literal(type) });
 
-export function routesOf(vaults: Vaults, rule: UrlRule): readonly Route[] {
+export function routesOf(vaults: Vaults, rule: UrlRule, parts: ConnectParts & { readonly validator: Validator }): readonly Route[] {
+  const connects = new Connects(vaults, rule, parts);
   const credentials = new Credentials(vaults, rule);
   const one = "/v1/vaults/{vault}";
   const each = `${one}/credentials/{credential}`;
@@ -108,6 +111,27 @@ export function routesOf(vaults: Vaults, rule: UrlRule): readonly Route[] {
       },
     },
     {
+      path: `${one}/connect`,
+      methods: {
+        POST: writing(
+          { ...vault("connect.start", "Begin the authorization of a person for an MCP server", ConnectStarted), body: ConnectStart },
+          (call, body) => connects.start(call, body),
+        ),
+      },
+    },
+    {
+      path: `${one}/connect/finish`,
+      methods: {
+        POST: writing(
+          {
+            ...vault("connect.finish", "End an authorization with what its redirect brought: the tokens become a credential", Credential),
+            body: ConnectFinish,
+          },
+          (call, body) => connects.finish(call, body),
+        ),
+      },
+    },
+    {
       path: each,
       methods: {
         GET: bare(credential("retrieve", "Retrieve a credential"), (call) => credentials.retrieve(call)),
@@ -115,6 +139,15 @@ export function routesOf(vaults: Vaults, rule: UrlRule): readonly Route[] {
           credentials.update(call, body),
         ),
         DELETE: bare(credential("delete", "Delete a credential", deleted("vault_credential_deleted")), (call) => credentials.remove(call)),
+      },
+    },
+    {
+      path: `${each}/mcp_oauth_validate`,
+      methods: {
+        POST: bare(
+          credential("mcp_oauth_validate", "Ask the server whether the credential is good; renews its tokens where it must", Validation),
+          (call) => parts.validator.validate(call),
+        ),
       },
     },
     {

@@ -12,7 +12,7 @@ import type { Catalogue } from "../dispatch.ts";
 import type { RpcId } from "../rpc.ts";
 import { errorMessage, INTERNAL_ERROR, keyOf, RpcError, resultMessage } from "../rpc.ts";
 import type { Ask, CallContext } from "../surface.ts";
-import { failure, isAsk } from "../surface.ts";
+import { failure, isAsk, requestKeyOf } from "../surface.ts";
 import type { Asks } from "./asks.ts";
 import type { Attendance } from "./attendance.ts";
 import { type HandshakeSession, LEVELS } from "./sessions.ts";
@@ -127,6 +127,7 @@ export class Calls {
       answers: null,
       state: undefined,
       progressToken,
+      requestKey: requestKeyOf(meta, `${session.id} ${keyOf(request.id)}`),
       progress: (progress, total, message) => {
         if (progressToken === undefined) return;
         tell("notifications/progress", { progressToken, progress, ...(total !== undefined && { total }), ...(message !== undefined && { message }) });

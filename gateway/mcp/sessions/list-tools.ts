@@ -1,7 +1,6 @@
-// The tools that say what there is to work with: agents, environments, harnesses, hands.
+// The tools that say what there is to work with: agents, environments, harnesses. Hands have tools of their own.
 
 import { z } from "zod";
-import { HAND_TOOLS } from "../../../hands/toolset.ts";
 import { AgentList } from "../../http/agent-schema.ts";
 import { listAgents } from "../../http/agents.ts";
 import type { Door } from "../../http/call.ts";
@@ -29,22 +28,7 @@ const AgentShown = z.object({
 const EnvironmentShown = z.object({ id: z.string(), name: z.string(), description: z.string().nullable() });
 const pageOf = <T extends z.ZodType>(item: T) => z.object({ data: z.array(item), next_page });
 
-export interface HandShown {
-  readonly name: string;
-  readonly description: string;
-  readonly tools: readonly string[];
-}
-const HandSchema = z.object({ name: z.string(), description: z.string(), tools: z.array(z.string()) });
-
-export interface Lists {
-  readonly door: Door;
-  /** Hands beside the sandbox that every session has. */
-  readonly hands: () => Promise<readonly HandShown[]>;
-}
-
-const SANDBOX: HandShown = { name: "sandbox", description: "A session's own sandbox: a shell and files.", tools: HAND_TOOLS };
-
-export function listTools({ door, hands }: Lists): readonly ToolEntry[] {
+export function listTools(door: Door): readonly ToolEntry[] {
   const searchOf = ({ limit, page }: { limit: number; page?: string | undefined }) =>
     new URLSearchParams({ limit: String(limit), ...(page !== undefined && { page }) });
   return [
@@ -88,18 +72,6 @@ export function listTools({ door, hands }: Lists): readonly ToolEntry[] {
         // Loaded when it is asked for: a gateway that drives no session has no harness in its process.
         const { harnessNames } = await import("../../../harnesses/registry.ts");
         return answer({ harnesses: harnessNames().map((name) => ({ name })) });
-      },
-    }),
-    tool({
-      name: "list_hands",
-      title: "List hands",
-      description: "Lists the hands that agents of this installation can have, and the tools of each.",
-      input: z.object({}),
-      output: z.object({ hands: z.array(HandSchema) }),
-      scope: "sessions:read",
-      annotations: READING,
-      async run() {
-        return answer({ hands: [SANDBOX, ...(await hands())] });
       },
     }),
   ];

@@ -3,7 +3,7 @@
 import type { Door } from "../../http/call.ts";
 import { version } from "../../version.ts";
 import type { Surface } from "../surface.ts";
-import type { HandShown } from "./list-tools.ts";
+import { handTools } from "./hand-tools.ts";
 import { listTools } from "./list-tools.ts";
 import { SessionResources } from "./resources.ts";
 import { sessionTools } from "./session-tools.ts";
@@ -14,18 +14,12 @@ const INSTRUCTIONS =
   "(create_session), talk to it (send_message). A turn may take long: when is_over is false, go on with wait_for_session and the `after` that you " +
   "were given. When waiting_for is not empty, answer that first (confirm_tool, submit_tool_result). Sessions are also resources: session://{id}.";
 
-export interface SurfaceOptions {
-  readonly door: Door;
-  /** Hands beside the sandbox that every session has. */
-  readonly hands?: () => Promise<readonly HandShown[]>;
-}
-
-export function sessionsSurface({ door, hands = async () => [] }: SurfaceOptions): Surface {
+export function sessionsSurface(door: Door): Surface {
   const resources = new SessionResources(door);
   return {
     info: { name: "manyhands", title: "Manyhands", version: version() },
     instructions: INSTRUCTIONS,
-    tools: [...sessionTools(door), ...turnTools(door), ...listTools({ door, hands })],
+    tools: [...sessionTools(door), ...turnTools(door), ...listTools(door), ...handTools(door)],
     resources,
     complete: (completion, context) => resources.complete(completion, context),
   };

@@ -46,7 +46,7 @@ function openAt(where: Where | null, times: Partial<Times>): OpenHand {
 export function openUrl(url: string, times: Partial<Times> = {}, internalHosts: readonly string[] = ["*"]): OpenHand {
   const reach = new Reach(internalHosts, times.connectMs ?? TIMES.connectMs);
   reaches.push(reach);
-  return openAt({ type: "url", url: new URL(url), reach }, times);
+  return openAt({ type: "url", url: new URL(url), fetch: reach.fetch }, times);
 }
 
 const HOST = mint("host");
