@@ -97,6 +97,11 @@ export class Connection {
     return this.#client.getProtocolEra() === "modern" ? "modern" : "legacy";
   }
 
+  /** Calls carry headers that mirror what is in them. */
+  get hasHeaders(): boolean {
+    return this.era === "modern" && this.#inner instanceof StreamableHTTPClientTransport;
+  }
+
   /** Who the server says that it is; of what it says no more than a line. */
   get server(): { readonly name: string; readonly version: string } | undefined {
     const said = this.#client.getServerVersion();
@@ -105,11 +110,6 @@ export class Connection {
 
   get protocolVersion(): string | undefined {
     return this.#client.getNegotiatedProtocolVersion();
-  }
-
-  /** Calls carry headers that mirror what is in them. */
-  get hasHeaders(): boolean {
-    return this.era === "modern" && this.#inner instanceof StreamableHTTPClientTransport;
   }
 
   /** C1. Rejects with a `Trouble`, or with the signal's reason. */

@@ -61,9 +61,9 @@ export class ServerHand implements Runner {
   #connection: Connection | null = null;
   #opening: Promise<Connection> | null = null;
   #list: Ready | null = null;
+  readonly #schemas: ToolSchemas;
   /** Over which connection the list was read, and when. */
   #listed: { readonly by: Connection; readonly at: number } | null = null;
-  readonly #schemas: ToolSchemas;
   #listing: Promise<Ready | Failed> | null = null;
   #failed: (Failed & { readonly at: number; readonly waitMs: number; isTold: boolean }) | null = null;
   #complaint: Failed | null = null;
@@ -145,7 +145,7 @@ export class ServerHand implements Runner {
         const at = performance.now();
         const schemas = new Map<string, unknown>();
         const page = (cursor: string | undefined) => connection.request("tools/list", cursor === undefined ? {} : { cursor }, ask);
-        const read = await readList(page, { hasHeaders: connection.hasHeaders, keep: (tool, schema) => schemas.set(tool, schema) });
+        const read = await readList(page, connection.hasHeaders, (tool, schema) => schemas.set(tool, schema));
         this.#schemas.replace(schemas);
         this.#listed = { by: connection, at };
         const { server, protocolVersion } = connection;

@@ -27,10 +27,10 @@ export interface ServerSettings {
   readonly internalHosts: readonly string[];
   readonly times: Times;
   readonly configured: ConfiguredServers;
-  /** The vault proxy, for sessions that have vaults; null: there is none. */
-  readonly vaultUrl: string | null;
   /** The built file of argument-thread.ts, where this code does not run from beside it. */
   readonly argumentThread?: URL;
+  /** The vault proxy, for sessions that have vaults; null: there is none. */
+  readonly vaultUrl: string | null;
   /** What children get of this process's environment. */
   readonly environment: Readonly<Record<string, string>>;
 }
@@ -66,7 +66,7 @@ export const textOf = ({ name, transport, shared, times }: z.input<typeof Wanted
   });
 
 /** A hand that is an MCP server. */
-interface ServerRunner extends Runner {
+export interface ServerRunner extends Runner {
   listTools(ask: ListAsk): Promise<ServerTools>;
 }
 export const isServer = (runner: Runner): runner is ServerRunner => "listTools" in runner;
@@ -77,19 +77,19 @@ export class ServerHands {
   readonly #settings: ServerSettings;
   readonly #children: Children;
   readonly #reach: Reach;
+  readonly #checks: ArgumentChecks;
   readonly #vault: VaultWay | null;
   /** What may be used of vaults, by hand. */
   readonly #grants = new HandGrants();
   readonly #shared = new SharedHands();
-  readonly #checks: ArgumentChecks;
   readonly #log: Logger;
 
   constructor(settings: ServerSettings, host: string, log: Logger) {
     this.#settings = settings;
     this.#children = new Children(host, settings.environment);
     this.#reach = new Reach(settings.internalHosts, settings.times.connectMs);
-    this.#vault = settings.vaultUrl === null ? null : new VaultWay(settings.vaultUrl);
     this.#checks = new ArgumentChecks(log, settings.argumentThread);
+    this.#vault = settings.vaultUrl === null ? null : new VaultWay(settings.vaultUrl);
     this.#log = log;
     this.relay = new ServerRelay({ configured: settings.configured, children: this.#children, reach: this.#reach, log });
   }
@@ -142,8 +142,8 @@ export class ServerHands {
   }
 
   async stop(): Promise<void> {
-    await this.relay.stop();
     await this.#checks.stop();
+    await this.relay.stop();
     await this.#reach.close();
     await this.#vault?.close();
   }

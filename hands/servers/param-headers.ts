@@ -28,8 +28,11 @@ export function headersOf(schema: unknown, input: unknown): Readonly<Record<stri
   return Object.fromEntries(
     marks.flatMap(({ path, header }): [string, string][] => {
       const value = path.reduce<unknown>((at, name) => (isObject(at) && Object.hasOwn(at, name) ? at[name] : undefined), input);
-      const text = textOf(value);
-      return text === null || Buffer.byteLength(text) > VALUE_BYTES_MAX ? [] : [[`Mcp-Param-${header}`, encoded(text)]];
+      if (!["string", "number", "boolean"].includes(typeof value)) return [];
+      // A number that JavaScript does not hold exactly is not told: another one would be.
+      if (Number.isInteger(value) && !Number.isSafeInteger(value)) return [];
+      const text = String(value);
+      return Buffer.byteLength(text) > VALUE_BYTES_MAX ? [] : [[`Mcp-Param-${header}`, encoded(text)]];
     }),
   );
 }
@@ -74,13 +77,6 @@ function first<T>(each: readonly T[], look: (item: T) => string | null): string 
     if (found !== null) return found;
   }
   return null;
-}
-
-/** A number that JavaScript does not hold exactly is not told: another one would be. */
-function textOf(value: unknown): string | null {
-  if (typeof value === "string") return value.toWellFormed();
-  if (typeof value === "boolean") return String(value);
-  return typeof value === "number" && (Number.isSafeInteger(value) || !Number.isInteger(value)) && Number.isFinite(value) ? String(value) : null;
 }
 
 /** What a header can't carry as it is goes in base64, said so. */

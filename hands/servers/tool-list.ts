@@ -26,17 +26,12 @@ const Tool = z.looseObject({
 
 type Ready = Extract<ServerTools, { type: "ready" }>;
 
-interface ReadOptions {
-  /** Calls carry headers that schemas ask for: a tool that asks wrongly can't be called. */
-  readonly hasHeaders?: boolean;
-  /** Is given the input schema of each tool that is read, as the server gave it. */
-  keep?(name: string, schema: unknown): void;
-}
-
-/** Walks all pages. `page` asks for one. L1 */
+/** Walks all pages. `page` asks for one. `isModern`: arguments are to be shown in headers, where a schema marks them. `keep` is given the input schema of
+ *  each tool that is read, as the server gave it. L1 */
 export async function readList(
   page: (cursor: string | undefined) => Promise<unknown>,
-  { hasHeaders = false, keep }: ReadOptions = {},
+  isModern = false,
+  keep?: (name: string, schema: unknown) => void,
 ): Promise<Ready> {
   const found = new Map<string, z.infer<typeof Tool>>();
   const notes: ServerNote[] = [];
@@ -79,7 +74,7 @@ export async function readList(
     seen.add(nextCursor);
     cursor = nextCursor;
   }
-  const read = [...found.values()].sort((one, other) => (one.name < other.name ? -1 : 1)).map((tool) => toolOf(tool, notes, hasHeaders)); // L2
+  const read = [...found.values()].sort((one, other) => (one.name < other.name ? -1 : 1)).map((tool) => toolOf(tool, notes, isModern)); // L2
   const tools = read.filter((tool) => tool !== null);
   for (const { name } of tools) keep?.(name, found.get(name)?.inputSchema);
   return { type: "ready", hash: digest([tools.map(({ name, hash }) => [name, hash]), notes]), tools, notes: bounded(notes) };
@@ -96,9 +91,9 @@ function tooDeep(given: unknown): ServerNote {
   };
 }
 
-function toolOf(given: z.infer<typeof Tool>, notes: ServerNote[], hasHeaders: boolean): ServerTool | null {
+function toolOf(given: z.infer<typeof Tool>, notes: ServerNote[], isModern: boolean): ServerTool | null {
   const { name, title, description, inputSchema, annotations } = given;
-  const fault = hasHeaders ? faultIn(inputSchema) : null;
+  const fault = isModern ? faultIn(inputSchema) : null;
   if (fault !== null) {
     notes.push({ tool: name, keyword: "x-mcp-header", what: "left_out", says: fault });
     return null;
