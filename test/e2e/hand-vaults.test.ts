@@ -19,7 +19,7 @@ let vaultProxy: VaultProxy;
 let server: RawServer;
 let vault: string;
 beforeAll(async () => {
-  node = await startNode({ vaultHosts: ["127.0.0.1"] });
+  node = await startNode({ internalHosts: ["127.0.0.1"] });
   vaultProxy = await VaultProxy.open({ url: node.vaultUrl, keysDir: dirname(node.keyFile), log: pino({ level: "silent" }) });
   registry = await openRegistry({ store: node.store, hands: node.hands, vaultProxy });
   server = await RawServer.start({
