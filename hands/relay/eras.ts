@@ -6,7 +6,7 @@ import type { Envelope } from "./envelope.ts";
 import type { Link } from "./link.ts";
 
 export const HANDSHAKE_VERSIONS = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"] as const;
-export const HELLO = {
+const HELLO = {
   jsonrpc: "2.0",
   id: 0,
   method: "initialize",

@@ -151,7 +151,7 @@ export class FarCall {
   }
 }
 
-export const isLost = (status: number, { session }: Pick<FarSession, "session">): boolean => status === 404 && session !== null;
+const isLost = (status: number, { session }: Pick<FarSession, "session">): boolean => status === 404 && session !== null;
 
 /** On a call's own stream everything is of that call, but for what tells of the whole session. */
 function isOfCall(message: Incoming, call: string): boolean {

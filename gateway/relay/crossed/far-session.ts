@@ -157,7 +157,7 @@ export async function post(upstream: Upstream, far: Pick<FarSession, "session" |
 }
 
 /** F2. Roots are listed when asked for; their changes can't be told. */
-export function offered({ roots, elicitation, sampling, ...others }: Params): Params {
+function offered({ roots, elicitation, sampling, ...others }: Params): Params {
   const { extensions } = others;
   return {
     ...(elicitation !== undefined && { elicitation }),

@@ -22,7 +22,7 @@ import type { FarLine } from "./far-line.ts";
 import type { Incoming, Params } from "./incoming.ts";
 
 export const PARKED_KIND = "hand_parked";
-export const ANSWER_MS = 600_000;
+const ANSWER_MS = 600_000;
 /** Questions that a server asks beside each other go to the client together. */
 export const GATHER_MS = 50;
 const NOTICES_MAX = 1_000;
