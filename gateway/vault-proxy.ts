@@ -115,7 +115,7 @@ export class VaultProxy {
 
   /**
    * A grant for a client's direct use of a registered hand: for its MCP route, with these vaults. It lives as long as a session's; the caller asks
-   * for a new one after `lifeMs`. What goes with a request is made of it by `vaultRequest` (hands/servers/vault-way.ts).
+   * for a new one after `lifeMs`. It goes with a request as `authorization`, beside `x-manyhands-target`.
    */
   async handGrant(asking: Asking, hand: string, vaults: readonly string[]): Promise<{ readonly text: string; readonly lifeMs: number }> {
     const claims = { fence: 0, vaults: [...vaults], workspace: asking.principal.workspace, use: ["mcp"] };
