@@ -12,7 +12,7 @@ import { openStore } from "../../session-store/open.ts";
 
 export type HandFields = Partial<Omit<RegisteredHand, "transport">> & { readonly name: string; readonly url: string };
 
-export function handOf({ url, ...fields }: HandFields): RegisteredHand {
+function handOf({ url, ...fields }: HandFields): RegisteredHand {
   return RegisteredHand.parse({
     description: "",
     transport: { type: "http", url },
@@ -41,7 +41,7 @@ export async function putHand({ redisUrl }: { redisUrl: string }, fields: HandFi
   await store.close();
 }
 
-export interface Seen {
+interface Seen {
   readonly method: string;
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
   readonly body: string;
@@ -58,7 +58,7 @@ export interface ScriptedHand {
   close(): Promise<void>;
 }
 
-export type Answering = (seen: Seen, response: ServerResponse) => void;
+type Answering = (seen: Seen, response: ServerResponse) => void;
 
 export const json = (response: ServerResponse, message: unknown, status = 200, headers: Readonly<Record<string, string>> = {}): void => {
   response.writeHead(status, { "content-type": "application/json", ...headers }).end(typeof message === "string" ? message : JSON.stringify(message));
