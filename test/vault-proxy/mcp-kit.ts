@@ -39,7 +39,16 @@ export class Caller {
 
   /** A request through the MCP route. */
   async send(through: Through): Promise<Got> {
-    const { target, server, vaults = [], session, workspace, method = "POST", headers = {}, body = '{"jsonrpc":"2.0","id":1,"method":"ping"}' } = through;
+    const {
+      target,
+      server,
+      vaults = [],
+      session,
+      workspace,
+      method = "POST",
+      headers = {},
+      body = '{"jsonrpc":"2.0","id":1,"method":"ping"}',
+    } = through;
     const answer = await request(`${this.#url}/mcp`, {
       method,
       headers: {
@@ -52,7 +61,12 @@ export class Caller {
       ...(method === "POST" ? { body } : {}),
     });
     const refusal = answer.headers["x-manyhands-refusal"];
-    return { status: answer.statusCode, headers: answer.headers, text: await answer.body.text(), refusal: typeof refusal === "string" ? refusal : undefined };
+    return {
+      status: answer.statusCode,
+      headers: answer.headers,
+      text: await answer.body.text(),
+      refusal: typeof refusal === "string" ? refusal : undefined,
+    };
   }
 
   /** A request to the vaults' API, as the gateway makes it. */

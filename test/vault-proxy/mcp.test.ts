@@ -37,7 +37,10 @@ async function serve(handle: Handle): Promise<string> {
 }
 
 /** A server that notes what it was asked. */
-async function recorder(): Promise<{ url: string; seen: { authorization: string | undefined; headers: Record<string, unknown>; url: string; body: string }[] }> {
+async function recorder(): Promise<{
+  url: string;
+  seen: { authorization: string | undefined; headers: Record<string, unknown>; url: string; body: string }[];
+}> {
   const seen: { authorization: string | undefined; headers: Record<string, unknown>; url: string; body: string }[] = [];
   const url = await serve(async (req, res) => {
     let body = "";
@@ -51,9 +54,18 @@ async function recorder(): Promise<{ url: string; seen: { authorization: string 
 describe("the credential", () => {
   test("is that of the first vault in the grant's order which has one for this very address", async () => {
     const server = await recorder();
-    const [none, one, other] = [await caller.vault(), await caller.bearer(server.url, "token-of-one"), await caller.bearer(server.url, "token-of-other")];
+    const [none, one, other] = [
+      await caller.vault(),
+      await caller.bearer(server.url, "token-of-one"),
+      await caller.bearer(server.url, "token-of-other"),
+    ];
     const elsewhere = await caller.bearer(`${server.url}/elsewhere`, "token-of-elsewhere");
-    for (const vaults of [[none, one, other], [other, one], [elsewhere, one]]) expect((await caller.send({ target: server.url, vaults })).status).toBe(200);
+    for (const vaults of [
+      [none, one, other],
+      [other, one],
+      [elsewhere, one],
+    ])
+      expect((await caller.send({ target: server.url, vaults })).status).toBe(200);
     expect((await caller.send({ target: `${server.url}/`, vaults: [one] })).status).toBe(200);
     expect(server.seen.map(({ authorization }) => authorization)).toEqual(
       ["token-of-one", "token-of-other", "token-of-one", "token-of-one"].map((token) => `Bearer ${token}`),
@@ -81,7 +93,14 @@ describe("the credential", () => {
   test("replaces the caller's own authorization, and of the headers only those of the protocol pass, both ways", async () => {
     const server = await recorder();
     const vault = await caller.bearer(server.url, TOKEN);
-    const odd = { cookie: "a=b", "x-api-key": "callers", "proxy-authorization": "Basic x", "x-forwarded-for": "1.2.3.4", te: "trailers", "x-custom": "1" };
+    const odd = {
+      cookie: "a=b",
+      "x-api-key": "callers",
+      "proxy-authorization": "Basic x",
+      "x-forwarded-for": "1.2.3.4",
+      te: "trailers",
+      "x-custom": "1",
+    };
     const passed = { "mcp-protocol-version": "2025-06-18", "mcp-session-id": "s0", accept: "text/event-stream", "last-event-id": "7" };
     const grant = await caller.grant([vault]);
     const got = await caller.send({ target: server.url, grant, headers: { ...odd, ...passed } });
@@ -97,10 +116,12 @@ describe("the credential", () => {
     const secretPath = "path-that-is-a-secret";
     const lines = () => readFile(join(proxy.parts.folder, "audit", "audit-00000001.jsonl"), "utf8");
     let atTheServer = "";
-    const url = (await serve(async (_req, res) => {
-      atTheServer = await lines();
-      res.end("{}");
-    })).replace("/mcp", `/${secretPath}`);
+    const url = (
+      await serve(async (_req, res) => {
+        atTheServer = await lines();
+        res.end("{}");
+      })
+    ).replace("/mcp", `/${secretPath}`);
     const vault = await caller.bearer(url, TOKEN);
     await caller.send({ target: url, vaults: [vault] });
     const written = JSON.parse(atTheServer.trim().split("\n").at(-1) ?? "");
