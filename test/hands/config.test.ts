@@ -34,5 +34,6 @@ it("takes an engine's address and limits", () => {
     image: "manyhands-hand",
     limits: { memoryMb: 1024, pids: 64, cpus: 0.5, tmpMb: 256 },
     containersMax: 32,
+    vaultUrl: null,
   });
 });
