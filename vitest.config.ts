@@ -25,11 +25,11 @@ export default defineConfig({
       }),
       project("doors", DOORS, { timeoutMs: 20_000, isSerial: false }),
       project("drivers", ["test/drivers/**/*.test.ts"], { timeoutMs: 60_000, isSerial: true }),
-      // They mostly wait (for leases, limits, programs that start): two at a time.
+      // They mostly wait (for leases, limits, programs that start): some at a time.
       project("e2e", ["test/e2e/**/*.test.ts", "test/chaos/**/*.test.ts"], { timeoutMs: 120_000, isSerial: false }),
       ...(process.env.PROOF ? [project("proof", ["test/proof/**/*.test.ts"], { timeoutMs: 3_600_000, isSerial: true })] : []),
     ],
-    maxWorkers: 2,
+    maxWorkers: 3,
     reporters: ["default"],
   },
 });

@@ -37,6 +37,7 @@ import { sessionsSurface } from "./mcp/sessions/surface.ts";
 import { openApiOf } from "./openapi.ts";
 import { Registry } from "./registry/registry.ts";
 import type { RelaySettings } from "./relay/door.ts";
+import { wayThrough } from "./relay/grants.ts";
 import { beside, openRelay } from "./relay/open.ts";
 import { Streams } from "./stream.ts";
 import type { VaultProxy } from "./vault-proxy.ts";
@@ -65,7 +66,7 @@ export interface ServerOptions {
   /** The door for MCP clients; absent: there is none. */
   readonly mcp?: McpSettings;
   /** How hands are reached by their own doors; absent: there are none. */
-  readonly relay?: RelaySettings;
+  readonly relay?: Omit<RelaySettings, "vault">;
   /** Keys for the hands of one session; absent: there are none, and no door for them. */
   readonly sessionHands?: HandsKeysGiven;
   readonly keepAliveMs?: number;
@@ -86,7 +87,7 @@ export function makeServer(options: ServerOptions): Server {
     keepAliveMs: options.keepAliveMs ?? KEEP_ALIVE_MS,
     slowMs: options.slowReaderMs ?? SLOW_READER_MS,
   });
-  const registry = new Registry({ documents: store, hands: options.hands ?? null, log });
+  const registry = new Registry({ documents: store, hands: options.hands ?? null, vaultProxy, log });
   void registry.start(WORKSPACE);
   const door: Door = { store, log, fault, streams, unanswered: new Unanswered(), vaultProxy, registry };
   const authenticate = makeAuthenticate(options.apiKeys);
@@ -119,7 +120,7 @@ export function makeServer(options: ServerOptions): Server {
   const relay =
     mcp &&
     options.relay &&
-    openRelay(app, mcp.access, { ...options.mcp, ...options.relay, store, log, bodies, keepAliveMs: options.keepAliveMs ?? KEEP_ALIVE_MS });
+    openRelay(app, mcp.access, { ...options.mcp, ...options.relay, vault: vaultProxy && wayThrough(vaultProxy), store, log, bodies, keepAliveMs: options.keepAliveMs ?? KEEP_ALIVE_MS });
 
   const sessionHands =
     options.mcp &&

@@ -136,6 +136,10 @@ export class VaultProxy {
     return Part.parse(JSON.parse(text));
   }
 
+  get url(): string {
+    return this.#url;
+  }
+
   async close(): Promise<void> {
     await this.#agent.destroy();
   }

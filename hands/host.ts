@@ -104,7 +104,7 @@ export class HandHost {
   /** What a server offers; connects to it if that was not done yet. */
   async listTools(hand: string, holder: Holder, ask: ListAsk): Promise<ServerTools> {
     const row = this.#calls.held(hand, holder);
-    if (ask.grant !== undefined) this.#servers.grants.take({ ...holder, session: row.session }, ask.grant);
+    if (ask.grant !== undefined) this.#servers.take(row, holder, ask.grant);
     const runner = this.#runner(row);
     if (!isServer(runner)) throw new Refusal("invalid_request", "The hand is no MCP server.");
     return await runner.listTools(ask);
@@ -123,8 +123,7 @@ export class HandHost {
   async execute(hand: string, holder: Holder | undefined, use: ToolUse, mayRerun: boolean): Promise<Outcome> {
     const started = performance.now();
     if (use.wayOut && holder) this.#admit({ ...holder, session: this.#calls.held(hand, holder).session }, use.wayOut);
-    if (use.grant !== undefined && holder !== undefined)
-      this.#servers.grants.take({ ...holder, session: this.#calls.held(hand, holder).session }, use.grant);
+    if (use.grant !== undefined && holder !== undefined) this.#servers.take(this.#calls.held(hand, holder), holder, use.grant);
     const outcome = await this.#calls.execute(hand, holder ?? this.#holderOf(hand), use, mayRerun);
     this.#log.info({ hand, toolUseId: use.id, tool: use.name, outcome: outcome.type, ms: Math.round(performance.now() - started) }, "tool.answered");
     return outcome;
@@ -142,8 +141,8 @@ export class HandHost {
   /** Files and processes of a session's hands go. D2 */
   async release(session: SessionId): Promise<void> {
     const rows = this.#ledger.hands().filter((row) => row.session === session);
-    this.#servers.grants.forget(session);
     for (const row of rows) {
+      this.#servers.forget(row.hand);
       const ended = this.#calls.end([row], "the hand was given back");
       await this.#ledger.markReleasing(row.hand);
       await ended;

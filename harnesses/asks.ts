@@ -36,6 +36,7 @@ export class Asks {
   readonly #seen = new Set<EventId>();
   readonly #ending = new Set<EventId>();
   readonly #work = new Set<Promise<void>>();
+  #isOpen = false;
 
   constructor(context: LeaseContext, journal: Journal, calls: Calls) {
     this.#context = context;
@@ -52,8 +53,15 @@ export class Asks {
     await Promise.all(this.#work);
   }
 
-  /** The same, with nobody who waits for it. */
+  /** The log was read to its head: what waits there waits indeed. */
+  open(): void {
+    this.#isOpen = true;
+    this.look();
+  }
+
+  /** Takes up what came, with nobody who waits for it; an interrupt comes first. */
   look(): void {
+    if (!this.#isOpen || this.#journal.view.hasInterrupt) return;
     const { lease, log } = this.#context;
     this.take().catch((error: unknown) => log.debug({ sessionId: lease.id, fence: lease.fence, err: error }, "ask.untaken"));
   }

@@ -55,6 +55,7 @@ export class HandBinding {
   readonly #server: ServerRef | null;
   #bound: Promise<HandRef> | null = null;
   #placed: Placed | null = null;
+  #vaults: Placed["vaults"] = { ids: [], isAlone: false };
 
   /** `server`: null for the sandbox. */
   constructor(context: LeaseContext, journal: Journal, server: ServerRef | null) {
@@ -74,10 +75,18 @@ export class HandBinding {
     return this.#server === null ? view.hand : view.servers.handOf(this.#server);
   }
 
-  /** From here on the hand is to be this one. B5 */
-  follow(placed: Placed): void {
+  /** From here on the hand is to be this one; `isOld`: what is asked now was asked before, and is asked again where that was. B5 */
+  follow(placed: Placed, isOld = false): void {
+    this.#vaults = placed.vaults;
+    if (isOld) return;
     this.#placed = placed;
     if (this.#isOther) this.#bound = null;
+  }
+
+  /** What lets the hand host use vaults for it: the hand's own first, then the session's. A shared connection has the hand's alone. */
+  grant(): Promise<string | undefined> {
+    const { ids, isAlone } = this.#vaults;
+    return this.#context.handGrant(isAlone ? ids : [...new Set([...ids, ...this.#journal.view.vaultIds])]);
   }
 
   /** The log's hand is of another registration than is wanted now. */

@@ -177,7 +177,7 @@ export class Calls {
         const ref = await binding.ensure();
         if (this.#claimed.has(call.id)) return lost(call);
         this.#asked.set(call.id, ref);
-        const grant = call.server === null ? undefined : await this.#context.handGrant();
+        const grant = call.server === null ? undefined : await binding.grant();
         const wayOut = call.server === null ? await this.#context.wayOut() : undefined;
         const use = { id: call.id, name: call.name, input: call.input, grant, wayOut, ...(pin === null ? {} : { pin }) };
         const answer = hands.execute(binding.holder, ref, use, mayRerun, leaseSignal);
@@ -203,8 +203,8 @@ export class Calls {
     if (ref === undefined || nameOf(ref.url) === null) return null;
     const judged = await admitted(this.#context.store, this.#journal.view.workspace, ref, call.name);
     // One that an earlier lease may have asked for is asked again where it was, under a pin that lets nothing run that may not.
+    this.#bindings.of(call.server).follow(judged.placed, isOld);
     if (isOld) return judged.type === "refused" ? "" : judged.pin;
-    this.#bindings.of(call.server).follow(judged.placed);
     return judged.type === "refused" ? { type: "failed", reason: `${judged.says}; it was not run` } : judged.pin;
   }
 

@@ -37,8 +37,8 @@ export interface LeaseContext extends HostContext {
   readonly lease: Lease;
   /** Aborts when the lease is lost or given back. */
   readonly leaseSignal: AbortSignal;
-  /** What lets a hand host use the session's vaults for MCP servers; undefined: it has none. */
-  handGrant(): Promise<string | undefined>;
+  /** What lets a hand host use these vaults for MCP servers; undefined: there are none. */
+  handGrant(vaults: readonly string[]): Promise<string | undefined>;
   /** How the session's sandbox may go out; undefined: not at all. */
   wayOut(): Promise<WayOut | undefined>;
   /** Someone said that a newer fence is about: the lease is lost. */

@@ -17,7 +17,6 @@ import { type Halt, rescheduleEntries } from "./halt.ts";
 import type { RunEnd } from "./harness.ts";
 import type { HostContext, LeaseContext } from "./host-context.ts";
 import { Journal } from "./journal.ts";
-import { LeaseGrants } from "./lease-grants.ts";
 import { LeaseKeeper } from "./lease-keeper.ts";
 import { evaluationEnd, interrupted } from "./outcomes.ts";
 import { Reach } from "./reach.ts";
@@ -29,7 +28,6 @@ import { isSaid, nextStep } from "./steps.ts";
 import { aborted, passOn, Stop } from "./stop.ts";
 import { Turn } from "./turn.ts";
 import type { LogView } from "./view.ts";
-import { LeaseWayOut } from "./way-out.ts";
 
 /** How a lease is given back. `insists`: also when more came, unless that is an interrupt which the entries don't apply. */
 interface Ending {
@@ -69,10 +67,7 @@ class Host {
   /** Ends what still waits for a hand when the lease is given back; the tools themselves go on. */
   readonly #over = new AbortController();
   #controller: AbortController | null = null;
-  readonly #grants: LeaseGrants;
-  readonly #wayOut: LeaseWayOut;
-  #hasRecovered = false;
-  #isLogRead = false;
+  #recovered: Promise<void> | null = null;
 
   constructor(context: HostContext, lease: Lease, takenAt: number, shutdown: AbortSignal) {
     this.#shutdown = shutdown;
@@ -82,17 +77,15 @@ class Host {
       lease,
       leaseSignal: AbortSignal.any([this.#keeper.signal, this.#over.signal]),
       loseLease: (cause) => this.#keeper.lose(cause),
-      handGrant: () => this.#grants.forHands(),
-      wayOut: () => this.#wayOut.current(),
+      handGrant: (vaults) => this.#reach.grants.forHands(vaults),
+      wayOut: () => this.#reach.wayOut.current(),
     };
     this.#journal = new Journal(context.store, lease, this.#keeper, { onNews: () => this.#hearNews(), kept: context.views.take(lease.id) });
-    this.#grants = new LeaseGrants(context.mintGrant, lease, () => this.view);
-    this.#wayOut = new LeaseWayOut({ ...context, lease }, () => this.view);
     this.#bindings = new Bindings(this.#context, this.#journal);
     this.#lists = new ServerLists(this.#context, this.#journal, this.#bindings);
     this.#calls = new Calls(this.#context, this.#journal, this.#bindings);
     this.#asks = new Asks(this.#context, this.#journal, this.#calls);
-    this.#reach = new Reach(this.#context, this.#grants);
+    this.#reach = new Reach(context, lease, () => this.view);
   }
 
   get view(): LogView {
@@ -103,16 +96,14 @@ class Host {
   }
 
   async drive(): Promise<void> {
-    const { lease, fault } = this.#context;
-    await fault("taken");
+    await this.#context.fault("taken");
     await this.#journal.open();
-    this.#isLogRead = true;
-    this.#hearNews();
     this.#bindings.announce();
+    this.#asks.open();
     for (;;) {
       this.#keeper.signal.throwIfAborted();
       if (this.#shutdown.aborted) return this.#handOver();
-      const ending = await this.#take(nextStep(this.view, lease.attempt));
+      const ending = await this.#take(nextStep(this.view, this.#context.lease.attempt));
       if (ending && (await this.#finish(ending))) return;
     }
   }
@@ -126,7 +117,7 @@ class Host {
   // An interrupt stops whatever the turn awaits; the rest of the news is read off the log at the next step.
   #hearNews(): void {
     if (this.view.hasInterrupt) this.#controller?.abort(new Stop("interrupted"));
-    else if (this.#isLogRead && !this.#shutdown.aborted) this.#asks.look();
+    else if (!this.#shutdown.aborted) this.#asks.look();
   }
 
   async #take(step: Step): Promise<Ending | null> {
@@ -300,8 +291,8 @@ class Host {
     });
   }
 
-  async #recover(): Promise<void> {
-    if (!this.#hasRecovered) await this.#context.fault("recovering");
-    this.#hasRecovered = true;
+  #recover(): Promise<void> {
+    this.#recovered ??= this.#context.fault("recovering");
+    return this.#recovered;
   }
 }

@@ -11,7 +11,8 @@ export class LeaseGrants {
   readonly #mint: MintGrant;
   readonly #lease: Lease;
   readonly #view: () => LogView;
-  readonly #made = new Map<GrantUse, { readonly text: Promise<string>; readonly until: number }>();
+  /** By use and vaults. */
+  readonly #made = new Map<string, { readonly text: Promise<string>; readonly until: number }>();
 
   constructor(mint: MintGrant, lease: Lease, view: () => LogView) {
     this.#mint = mint;
@@ -19,17 +20,18 @@ export class LeaseGrants {
     this.#view = view;
   }
 
-  of(use: GrantUse): Promise<string> {
-    const known = this.#made.get(use);
+  of(use: GrantUse, vaults: readonly string[] = this.#view().vaultIds): Promise<string> {
+    const key = [use, ...vaults].join(" ");
+    const known = this.#made.get(key);
     if (known && known.until >= performance.now()) return known.text;
-    const { vaultIds, workspace } = this.#view();
-    const { text, lifeMs } = this.#mint({ session: this.#lease.id, fence: this.#lease.fence, vaults: vaultIds, workspace, use });
-    this.#made.set(use, { text, until: performance.now() + lifeMs * LIFE_USED });
+    const { workspace } = this.#view();
+    const { text, lifeMs } = this.#mint({ session: this.#lease.id, fence: this.#lease.fence, vaults, workspace, use });
+    this.#made.set(key, { text, until: performance.now() + lifeMs * LIFE_USED });
     return text;
   }
 
-  /** For a hand host; undefined: the session has no vaults. */
-  async forHands(): Promise<string | undefined> {
-    return this.#view().vaultIds.length === 0 ? undefined : await this.of("mcp");
+  /** For a hand host; undefined: there are no vaults. */
+  async forHands(vaults: readonly string[]): Promise<string | undefined> {
+    return vaults.length === 0 ? undefined : await this.of("mcp", vaults);
   }
 }

@@ -24,6 +24,8 @@ export const isAt = (logged: string, url: string): boolean => logged === url || 
 export interface Placed {
   readonly wanted: ServerWanted;
   readonly address: string;
+  /** Of the hand itself; `isAlone`: no other ones may be used for it. */
+  readonly vaults: { readonly ids: readonly string[]; readonly isAlone: boolean };
 }
 
 export interface Found {
@@ -38,7 +40,7 @@ export async function findRegistered(documents: Documents, workspace: string, se
   const record = await findHand(documents, workspace, name);
   if (record === null) {
     const wanted: ServerWanted = { name: server.name, transport: { type: "configured", server: name } };
-    return { record, placed: { wanted, address: server.url } };
+    return { record, placed: { wanted, address: server.url, vaults: { ids: [], isAlone: false } } };
   }
   return { record, placed: placedOf(record, workspace, server) };
 }
@@ -55,7 +57,7 @@ export async function admitted(documents: Documents, workspace: string, server: 
   return { type: "admitted", pin: record?.tools?.find(({ name }) => name === tool)?.hash ?? null, placed };
 }
 
-function placedOf({ name, transport, sharing, timeouts }: RegisteredHand, workspace: string, server: ServerRef): Placed {
+function placedOf({ name, transport, sharing, timeouts, vault_ids }: RegisteredHand, workspace: string, server: ServerRef): Placed {
   const times = { connectMs: timeouts.connect_ms ?? undefined, idleMs: timeouts.idle_ms ?? undefined, totalMs: timeouts.total_ms ?? undefined };
   const wanted: ServerWanted = {
     name: server.name,
@@ -67,5 +69,5 @@ function placedOf({ name, transport, sharing, timeouts }: RegisteredHand, worksp
     ...(Object.values(times).some((ms) => ms !== undefined) ? { times } : {}),
   };
   const mark = createHash("sha256").update(JSON.stringify(wanted)).digest("hex").slice(0, 12);
-  return { wanted, address: `${server.url}#${mark}` };
+  return { wanted, address: `${server.url}#${mark}`, vaults: { ids: vault_ids, isAlone: sharing === "shared" } };
 }

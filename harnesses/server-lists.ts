@@ -113,7 +113,7 @@ export class ServerLists {
     try {
       const ref = await binding.ensure();
       const has = nameOf(url) === null ? known : this.#registered.hashOf(name);
-      const grant = await this.#context.handGrant();
+      const grant = await binding.grant();
       return await hands.listTools(binding.holder, ref, { known: has, waitMs, isFresh, grant }, leaseSignal);
     } catch (error) {
       if (leaseSignal.aborted) return { type: "connecting" };

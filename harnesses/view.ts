@@ -109,9 +109,6 @@ export class LogView {
   get ownCalls(): readonly Call[] {
     return this.openCalls.filter(({ id }) => !this.asked.has(id));
   }
-  call(id: EventId): Call | undefined {
-    return this.#calls.get(id);
-  }
   /** Results of the last reply's calls. */
   result(id: EventId): CallResult | undefined {
     return this.#results.get(id);

@@ -65,7 +65,10 @@ export async function openLoopback(port: number): Promise<Loopback> {
     },
     answer: (state, signal) =>
       new Promise((resolve, reject) => {
-        const stop = () => reject(signal.reason);
+        const stop = () => {
+          waiting = null;
+          reject(signal.reason);
+        };
         signal.addEventListener("abort", stop, { once: true });
         if (signal.aborted) return stop();
         waiting = {

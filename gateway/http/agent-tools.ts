@@ -7,7 +7,6 @@
 import { z } from "zod";
 import { HAND_ADDRESS } from "../../hands/registry.ts";
 import { HAND_TOOLS, TOOLSET_NAMES } from "../../hands/toolset.ts";
-import { LOG_URL } from "../../harnesses/log-tools.ts";
 import type { AgentTool, ToolConfig } from "../../session-store/events/log.ts";
 import { invalid } from "../answer.ts";
 import { fetchSettings, refuseBoth, resolvedWeb, searchSettings } from "./web-settings.ts";

@@ -2,6 +2,7 @@
 
 import type { z } from "zod";
 import { HAND_ADDRESS, HAND_KIND } from "../../hands/registry.ts";
+import { LOG_URL } from "../../harnesses/log-tools.ts";
 import { invalid } from "../answer.ts";
 import { canonical, digestOf } from "../idempotency.ts";
 import { Deleted, pageOf } from "./answer-schema.ts";
@@ -123,7 +124,7 @@ export async function refuseUnknownHands(
   under = "",
 ): Promise<void> {
   for (const [index, { url }] of servers.entries()) {
-    const name = HAND_ADDRESS.exec(url)?.[1];
+    const name = url === LOG_URL ? undefined : HAND_ADDRESS.exec(url)?.[1];
     if (name !== undefined && !(await door.registry.isKnown(workspace, name)))
       throw invalid(`${under}mcp_servers.${index}.url: no hand named "${name}" is registered`);
   }

@@ -28,7 +28,11 @@ export type Probe =
   | { readonly type: "failed"; readonly says: string };
 
 /** P1 P2 P3 */
-export async function probe(hands: Hands | null, record: Pick<RegisteredHand, "name" | "transport" | "timeouts">, log: Logger): Promise<Probe> {
+export async function probe(
+  hands: Hands | null,
+  record: Pick<RegisteredHand, "name" | "transport" | "timeouts">,
+  { log, grant }: { readonly log: Logger; readonly grant: string | undefined },
+): Promise<Probe> {
   if (hands === null) return { type: "failed", says: "this installation has no hand host" };
   const connectMs = Math.min(record.timeouts.connect_ms ?? CONNECT_MS, CONNECT_MS_MAX);
   const holder = { session: mintSession(), fence: 1 as Fence };
@@ -36,7 +40,7 @@ export async function probe(hands: Hands | null, record: Pick<RegisteredHand, "n
   let hand: HandRef | null = null;
   try {
     hand = await hands.provision(holder, { server: wantedOf(record, connectMs) }, signal);
-    const told = await hands.listTools(holder, hand, { known: null, waitMs: connectMs + HOST_MS / 2, isFresh: true }, signal);
+    const told = await hands.listTools(holder, hand, { known: null, waitMs: connectMs + HOST_MS / 2, isFresh: true, grant }, signal);
     if (told.type === "failed") return { type: "failed", says: told.message };
     if (told.type !== "ready") return { type: "failed", says: `it did not answer within ${connectMs} ms` };
     return { type: "ready", tools: told.tools, server: told.server ?? null, protocolVersion: told.protocolVersion ?? null };

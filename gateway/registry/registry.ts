@@ -11,10 +11,14 @@ import type { Hands } from "../../hands/hand.ts";
 import { approved, type Pins, pinned } from "../../hands/pins.ts";
 import { changeHand, findHand, HAND_KIND, HandName, RegisteredHand } from "../../hands/registry.ts";
 import type { Document, Documents } from "../../session-store/documents.ts";
+import { mint } from "../../session-store/ids.ts";
 import { Refusal } from "../../session-store/refusal.ts";
 import { invalid } from "../answer.ts";
+import type { VaultProxy } from "../vault-proxy.ts";
 import { type Probe, probe } from "./probe.ts";
 
+/** `hand:session` in an agent's servers is the session's own log. */
+const LOG_NAME = "session";
 /** How long a name of the operator's file may be unknown. */
 const ADOPT_EVERY_MS = 5_000;
 const ADOPT_MS = 2_000;
@@ -32,6 +36,8 @@ export interface RegistryOptions {
   readonly documents: Documents;
   /** Null: this installation has no hand host. */
   readonly hands: Hands | null;
+  /** Null: this installation has none, and so no vaults. */
+  readonly vaultProxy: VaultProxy | null;
   readonly log: Logger;
 }
 
@@ -78,10 +84,11 @@ export class Registry {
   /** G1 G2. The same request again is answered with what the first one made. */
   async register(workspace: string, config: HandConfig, request: { digest: string; mayBeUnreachable: boolean }): Promise<Document> {
     const { documents, log } = this.#options;
+    if (config.name === LOG_NAME) throw invalid("name: is that of the session's own log");
     await this.adopt(workspace);
     const before = await documents.get(workspace, HAND_KIND, config.name);
     if (before) return sameOrTaken(before, request.digest);
-    const seen = await this.#look(config, request.mayBeUnreachable);
+    const seen = await this.#look(workspace, config, request.mayBeUnreachable);
     const body: RegisteredHand = { ...config, source: "api", digest: request.digest, ...seen };
     try {
       const [document] = await documents.put(workspace, [{ kind: HAND_KIND, id: config.name, body, replaces: 0 }]);
@@ -99,16 +106,16 @@ export class Registry {
     const present = RegisteredHand.parse((await this.find(workspace, name)).body);
     const isMoved = change.transport !== undefined && JSON.stringify(change.transport) !== JSON.stringify(present.transport);
     if (isMoved && present.source === "file") throw invalid("transport: is the operator's file's to say");
-    const seen = isMoved ? await this.#look({ ...present, ...change }, mayBeUnreachable) : {};
+    const seen = isMoved ? await this.#look(workspace, { ...present, ...change }, mayBeUnreachable) : {};
     await this.#change(workspace, name, ({ digest: _, ...before }) => ({ ...before, ...change, ...seen }));
     return this.find(workspace, name);
   }
 
   /** Asks the server now, and keeps what it says. G4 */
   async check(workspace: string, name: string): Promise<Document> {
-    const { hands, log } = this.#options;
+    const { log } = this.#options;
     const record = RegisteredHand.parse((await this.find(workspace, name)).body);
-    const seen = await probe(hands, record, log);
+    const seen = await this.#probe(workspace, record);
     const health = healthOf(seen);
     await this.#change(workspace, name, (before) => ({ ...before, health, ...(seen.type === "ready" ? pinned(before, seen.tools) : {}) }));
     log.info({ hand: name, status: health.status }, "hand.checked");
@@ -169,7 +176,7 @@ export class Registry {
     const { documents, log } = this.#options;
     const added: string[] = [];
     for (const name of await this.#configured()) {
-      if (!HandName.safeParse(name).success) {
+      if (!HandName.safeParse(name).success || name === LOG_NAME) {
         if (!this.#unfit.has(name)) log.warn({ server: name }, "hand.name_unfit");
         this.#unfit.add(name);
         continue;
@@ -214,21 +221,24 @@ export class Registry {
   }
 
   /** What a server is found to be; refuses where that is nothing. G1 G2 */
-  async #look(
-    config: Pick<HandConfig, "name" | "transport" | "timeouts">,
-    mayBeUnreachable: boolean,
-  ): Promise<Pins & Pick<RegisteredHand, "health">> {
-    const { hands, log } = this.#options;
+  async #look(workspace: string, config: HandConfig, mayBeUnreachable: boolean): Promise<Pins & Pick<RegisteredHand, "health">> {
     const { transport } = config;
     if (transport.type === "stdio" && !(await this.#configured()).includes(transport.server))
       throw invalid("transport.server: the operator's file names no such server");
-    const seen = await probe(hands, config, log);
+    const seen = await this.#probe(workspace, config);
     if (seen.type === "ready") return { ...pinned(NO_PINS, seen.tools), health: healthOf(seen) };
     if (!mayBeUnreachable)
       throw invalid(`The server could not be used: ${seen.says}. With \`allow_unreachable\` it is registered all the same.`, {
         error_code: "hand_unreachable",
       });
     return { ...NO_PINS, health: healthOf(seen) };
+  }
+
+  async #probe(workspace: string, config: HandConfig): Promise<Probe> {
+    const { hands, vaultProxy, log } = this.#options;
+    const asking = { principal: { workspace, name: "registry" }, requestId: mint("req") };
+    const grant = config.vault_ids.length === 0 ? undefined : await vaultProxy?.handGrant(asking, config.name, config.vault_ids);
+    return await probe(hands, config, { log, grant: grant?.text });
   }
 
   async #change(workspace: string, name: string, change: (before: RegisteredHand) => RegisteredHand | null): Promise<void> {

@@ -14,15 +14,22 @@ export interface Ways {
   /** The hand host that runs the servers of the operator's file; null: this gateway has none. */
   readonly handsUrl: string | null;
   readonly handKey: string;
+  /** The way through the vault proxy; null: this installation has none. */
+  readonly vault: { readonly url: string; grant(hand: string, workspace: string, vaults: readonly string[]): Promise<string> } | null;
 }
 
 /** The one place that knows. Refuses a hand that can't be reached by this door. */
-export function upstreamOf(hand: RegisteredHand, caller: Caller, { handsUrl, handKey }: Ways): Address {
-  if (hand.vault_ids.length > 0) throw refused("Its credential is in a vault, and this installation does not relay such hands.");
+export async function upstreamOf(hand: RegisteredHand, caller: Caller, { handsUrl, handKey, vault }: Ways): Promise<Address> {
   const { transport } = hand;
   switch (transport.type) {
-    case "http":
-      return { url: urlOf(transport.url), headers: {}, isOwn: false, era: null };
+    case "http": {
+      const url = urlOf(transport.url);
+      if (hand.vault_ids.length === 0) return { url, headers: {}, isOwn: false, target: null, era: null };
+      if (vault === null) throw refused("Its credential is in a vault, and this installation has none.");
+      const grant = await vault.grant(hand.name, caller.workspace, hand.vault_ids);
+      const headers = { authorization: `Bearer ${grant}`, "x-manyhands-target": url.href };
+      return { url: new URL("/mcp", vault.url), headers, isOwn: true, target: url.href, era: null };
+    }
     case "sse":
       throw refused("It speaks the older HTTP+SSE transport, which is not relayed.");
     case "stdio": {
@@ -31,19 +38,22 @@ export function upstreamOf(hand: RegisteredHand, caller: Caller, { handsUrl, han
       if (hand.sharing === "shared") url.searchParams.set("sharing", "shared");
       // A server without sessions has a child for each of its users, unless it is shared: the host knows them by a name that says nothing.
       const owner = hand.sharing === "shared" ? "" : mintFrom("owner", caller.workspace, caller.name);
-      return { url, headers: { authorization: `Bearer ${handKey}`, "x-manyhands-owner": owner }, isOwn: true, era: null };
+      return { url, headers: { authorization: `Bearer ${handKey}`, "x-manyhands-owner": owner }, isOwn: true, target: null, era: null };
     }
   }
 }
 
 const OWN = "own:";
+const VAULT = "vault:";
 
 /** How a session remembers where it was opened. O1 */
-export const placeOf = ({ url, isOwn }: Address): string => `${isOwn ? OWN : ""}${url.href}`;
+export function placeOf({ url, isOwn, target }: Address): string {
+  return target === null ? `${isOwn ? OWN : ""}${url.href}` : `${VAULT}${target}`;
+}
 
 /** Where the requests of a session go; null: the hand is not what it was. A hand host keeps its sessions: of several, it must be the same. O1 */
 export function addressOf({ url }: Pick<RelaySession, "url">, now: Address): Address | null {
-  if (!now.isOwn) return url === now.url.href ? now : null;
+  if (!now.isOwn || now.target !== null) return url === placeOf(now) ? now : null;
   if (!url.startsWith(OWN)) return null;
   const then = new URL(url.slice(OWN.length));
   return then.pathname === now.url.pathname ? { ...now, url: then } : null;

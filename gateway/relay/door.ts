@@ -106,7 +106,7 @@ export class HandRelay {
       if (session && (session.caller !== caller.name || session.workspace !== caller.workspace)) throw noSession();
       const known = NAME.test(name) ? await this.#hands.find(caller.workspace, name) : null;
       if (!known) throw new RpcError(REFUSED, "There is no such hand.", { status: 404 });
-      const given = upstreamOf(known.hand, caller, this.#options);
+      const given = await upstreamOf(known.hand, caller, this.#options);
       const address = session ? addressOf(session, given) : given;
       if (!address) throw noSession();
       const { workspace } = caller;
@@ -233,7 +233,7 @@ export class HandRelay {
     const known = await this.#hands.find(session.workspace, session.hand);
     if (!known || session.upstream === null) return;
     const { workspace, caller: name } = session;
-    const address = addressOf(session, upstreamOf(known.hand, { workspace, name, scopes: new Set() }, this.#options));
+    const address = addressOf(session, await upstreamOf(known.hand, { workspace, name, scopes: new Set() }, this.#options));
     if (address) await this.#handshake.forget(this.#upstream(known, workspace, address), session);
   }
 

@@ -66,7 +66,7 @@ export class Eras {
   }
 }
 
-const keyOf = ({ workspace, hand, address }: Upstream): string => JSON.stringify([workspace, hand.name, address.url.href]);
+const keyOf = ({ workspace, hand, address }: Upstream): string => JSON.stringify([workspace, hand.name, address.target ?? address.url.href]);
 
 /** E2 */
 async function discover(upstream: Upstream): Promise<boolean> {

@@ -23,6 +23,7 @@ export class Events {
   readonly #looker: Looker;
   #held: Buffer = EMPTY;
   #isFlowing = false;
+  #nextLook = LOOKED_AT_BYTES_MAX;
   #last = LF;
   #beforeLast = LF;
   /** Some event had an id: a client can come back for the rest. */
@@ -79,7 +80,12 @@ export class Events {
 
   #hold(rest: Buffer, out: Buffer[]): void {
     this.#held = rest;
-    if (rest.length <= LOOKED_AT_BYTES_MAX) return;
+    if (rest.length <= this.#nextLook) {
+      if (rest.length === 0) this.#nextLook = LOOKED_AT_BYTES_MAX;
+      return;
+    }
+    // Each look costs as much as there is: the next one is worth it when there is twice as much.
+    this.#nextLook = rest.length * 2;
     const verdict = this.#looker.mayFlow(textOf(rest).text);
     if (verdict === true) {
       if (/^id:/m.test(rest.toString("latin1", 0, 1_024))) this.hasIds = true;
@@ -88,6 +94,7 @@ export class Events {
       this.#isFlowing = true;
       [this.#beforeLast = LF, this.#last = LF] = [rest.at(-2), rest.at(-1)];
     } else if (rest.length > COLLECTED_BYTES_MAX) throw tooLong(COLLECTED_BYTES_MAX);
+    else this.#nextLook = Math.min(this.#nextLook, COLLECTED_BYTES_MAX);
   }
 
   /** The event, another one, or null: none. */
@@ -104,13 +111,10 @@ export class Events {
   }
 
   #endOfFlow(chunk: Buffer): number {
-    for (let at = 0; at < chunk.length; at += 1) {
-      const byte = chunk[at] ?? 0;
-      const isEnd = byte === LF && (this.#last === LF || (this.#last === CR && this.#beforeLast === LF));
-      this.#beforeLast = this.#last;
-      this.#last = byte;
-      if (isEnd) return at + 1;
-    }
+    const before = (at: number): number => (at >= 0 ? (chunk[at] ?? 0) : at === -1 ? this.#last : this.#beforeLast);
+    for (let at = chunk.indexOf(LF); at >= 0; at = chunk.indexOf(LF, at + 1))
+      if (before(at - 1) === LF || (before(at - 1) === CR && before(at - 2) === LF)) return at + 1;
+    [this.#beforeLast, this.#last] = [before(chunk.length - 2), before(chunk.length - 1)];
     return -1;
   }
 }

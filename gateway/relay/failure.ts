@@ -1,7 +1,9 @@
 // What a client is told when a hand does not answer as it should: clear words, and nothing of addresses, headers or the hand's own pages.
 
+import type { IncomingHttpHeaders } from "node:http";
 import { Unreachable } from "../../hands/address.ts";
 import { INTERNAL_ERROR, RpcError } from "../mcp/rpc.ts";
+import type { Address } from "./upstream.ts";
 
 type Reason = "hand_unreachable" | "hand_lost" | "hand_timed_out" | "hand_refused" | "hand_unintelligible";
 
@@ -44,6 +46,22 @@ export function refusedStatus(status: number): HandFailure | null {
     return new HandFailure("hand_refused", "The hand asks for a credential that this installation does not have for it.", `HTTP ${status}`);
   if (status === 403) return new HandFailure("hand_refused", "The hand refuses requests from this installation.", `HTTP ${status}`);
   return null;
+}
+
+const REFUSAL_HEADER = "x-manyhands-refusal";
+const NO_CREDENTIAL: Readonly<Record<string, string>> = {
+  no_credential: "None of the hand's vaults holds a credential for its address.",
+  sign_in_needed: "The hand's credential can't be renewed any more: it needs a new sign-in.",
+  server_refused: "The hand's address is not one that a credential may be sent to.",
+  server_unreachable: "The hand can't be reached. The request was not carried out.",
+  server_redirects: "The hand answered with a redirect, which is not followed.",
+};
+
+/** The vault proxy's own "no", where it stands between; null: the answer is the hand's. */
+export function refusedByVault({ target }: Pick<Address, "target">, headers: IncomingHttpHeaders): HandFailure | null {
+  const code = headers[REFUSAL_HEADER];
+  if (target === null || typeof code !== "string") return null;
+  return new HandFailure("hand_refused", NO_CREDENTIAL[code] ?? "The hand's credential can't be used now.", code);
 }
 
 /** An answer that is no message of the protocol. A client's mistake keeps its status. */

@@ -12,7 +12,7 @@ import type { IncomingHttpHeaders, OutgoingHttpHeaders, ServerResponse } from "n
 import type { Dispatcher } from "undici";
 import { errorMessage, type RpcError, type RpcId } from "../mcp/rpc.ts";
 import { Events, type Looker } from "./events.ts";
-import { failureOf, noMessage, refusedStatus, timedOut, tooLong } from "./failure.ts";
+import { failureOf, noMessage, refusedByVault, refusedStatus, timedOut, tooLong } from "./failure.ts";
 import { ANSWER_BYTES_MAX, COLLECTED_BYTES_MAX, LOOKED_AT_BYTES_MAX, SLOW_MS } from "./limits.ts";
 import type { Pool } from "./pool.ts";
 import type { Address, UpstreamRequest } from "./upstream.ts";
@@ -42,7 +42,7 @@ export interface Passing {
 
 export function pass(pool: Pool, address: Address, request: Omit<UpstreamRequest, "signal">, passing: Passing): Promise<Passed> {
   return new Promise((resolve, reject) => {
-    const handler = new PassingHandler(passing, resolve, reject);
+    const handler = new PassingHandler(address, passing, resolve, reject);
     try {
       pool.dispatch(address, request, handler);
     } catch (error) {
@@ -54,6 +54,7 @@ export function pass(pool: Pool, address: Address, request: Omit<UpstreamRequest
 type Mode = "waiting" | "events" | "collecting" | "flowing" | "empty";
 
 class PassingHandler implements Dispatcher.DispatchHandler {
+  readonly #address: Address;
   readonly #passing: Passing;
   readonly #resolve: (passed: Passed) => void;
   readonly #reject: (error: RpcError) => void;
@@ -67,12 +68,14 @@ class PassingHandler implements Dispatcher.DispatchHandler {
   #status = 0;
   #chunks: Buffer[] = [];
   #bytes = 0;
+  #nextLook = LOOKED_AT_BYTES_MAX;
   #isQuiet = true;
   #hasEnded = false;
   #isOver = false;
 
-  constructor(passing: Passing, resolve: (passed: Passed) => void, reject: (error: RpcError) => void) {
+  constructor(address: Address, passing: Passing, resolve: (passed: Passed) => void, reject: (error: RpcError) => void) {
     const { times, response, looker, stopped } = passing;
+    this.#address = address;
     this.#passing = passing;
     this.#resolve = resolve;
     this.#reject = reject;
@@ -92,6 +95,8 @@ class PassingHandler implements Dispatcher.DispatchHandler {
     if (status < 200 || this.#isOver) return;
     this.#limit?.refresh();
     this.#status = status;
+    const unopened = refusedByVault(this.#address, headers);
+    if (unopened) return void this.#fail(unopened, "throw");
     if (status === 404 && this.#passing.hasSession) return void this.#done("lost", () => {});
     const refused = refusedStatus(status);
     if (refused) return void this.#fail(refused, "throw");
@@ -180,7 +185,8 @@ class PassingHandler implements Dispatcher.DispatchHandler {
   #collect(controller: Dispatcher.DispatchController, chunk: Buffer): void {
     this.#chunks.push(chunk);
     const { isCollected, looker, response } = this.#passing;
-    if (this.#bytes <= LOOKED_AT_BYTES_MAX) return;
+    if (this.#bytes <= this.#nextLook) return;
+    this.#nextLook = Math.min(this.#bytes * 2, COLLECTED_BYTES_MAX);
     const mayFlow = isCollected || this.#status >= 300 ? null : looker.mayFlow(Buffer.concat(this.#chunks));
     if (mayFlow === true) {
       this.#mode = "flowing";
@@ -205,7 +211,7 @@ class PassingHandler implements Dispatcher.DispatchHandler {
     this.#done("answered", () => {
       response.writeHead(statusOf(this.#status), headers);
       // As one string of bytes, head and body leave in one write.
-      if (text.length <= ONE_WRITE_BYTES_MAX) response.end(text.latin1Slice(), "latin1");
+      if (text.length <= ONE_WRITE_BYTES_MAX) response.end(text.toString("latin1"), "latin1");
       else response.end(text);
     });
   }

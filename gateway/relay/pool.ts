@@ -8,7 +8,7 @@ import type { IncomingHttpHeaders } from "node:http";
 import { Readable } from "node:stream";
 import { Agent, type Dispatcher } from "undici";
 import { guardedConnector, refusedUrl, Unreachable } from "../../hands/address.ts";
-import { failureOf, timedOut, tooLong } from "./failure.ts";
+import { failureOf, refusedByVault, timedOut, tooLong } from "./failure.ts";
 import { ANSWER_BYTES_MAX, CONNECTIONS_MAX } from "./limits.ts";
 import type { Address, Times, UpstreamAnswer, UpstreamRequest } from "./upstream.ts";
 
@@ -35,7 +35,13 @@ export class Pool {
   send(address: Address, times: Pick<Times, "idleMs">, request: UpstreamRequest): Promise<UpstreamAnswer> {
     return new Promise((resolve, reject) => {
       if (request.signal.aborted) return reject(request.signal.reason);
-      const answer = new Answer(request.signal, times.idleMs, resolve, (error) => reject(failureOf(error)));
+      const begun = (given: UpstreamAnswer) => {
+        const refused = refusedByVault(address, given.headers);
+        if (!refused) return resolve(given);
+        given.body.on("error", () => {}).destroy();
+        reject(refused);
+      };
+      const answer = new Answer(request.signal, times.idleMs, begun, (error) => reject(failureOf(error)));
       try {
         this.dispatch(address, request, answer);
       } catch (error) {

@@ -20,6 +20,8 @@ export interface Address {
   readonly headers: Readonly<Record<string, string>>;
   /** A program of this installation: it is not held against the guard of addresses. */
   readonly isOwn: boolean;
+  /** The hand's own address, where the vault proxy stands between and puts its credential in; null elsewhere. */
+  readonly target: string | null;
   /** Known without asking; null: it is asked (see eras.ts). */
   readonly era: Era | null;
 }

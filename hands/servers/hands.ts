@@ -4,7 +4,7 @@ import { createHash } from "node:crypto";
 import { preloadSchemas } from "@modelcontextprotocol/client";
 import type { Logger } from "pino";
 import { z } from "zod";
-import type { ListAsk, ServerTools } from "../hand.ts";
+import type { Holder, ListAsk, ServerTools } from "../hand.ts";
 import type { HandRow } from "../ledger.ts";
 import { ServerRelay } from "../relay/door.ts";
 import type { Runner } from "../runner.ts";
@@ -16,7 +16,7 @@ import { type Keep, ServerHand } from "./hand.ts";
 import { CONNECT_MS } from "./limits.ts";
 import { type Fetch, Reach } from "./reach.ts";
 import { SharedHands } from "./shared.ts";
-import { SessionGrants, VaultWay } from "./vault-way.ts";
+import { HandGrants, VaultWay } from "./vault-way.ts";
 
 /** In a ledger's row where other hands have their sandbox's driver. */
 export const SERVER_DRIVER = "mcp";
@@ -68,12 +68,6 @@ export interface ServerRunner extends Runner {
 }
 export const isServer = (runner: Runner): runner is ServerRunner => "listTools" in runner;
 
-/** Whose connection it is. One that sessions share is nobody's: no session's vaults are used over it. */
-interface Owner {
-  readonly hand: string;
-  readonly session: string | null;
-}
-
 export class ServerHands {
   /** The servers of the operator's file, over HTTP. */
   readonly relay: ServerRelay;
@@ -81,8 +75,8 @@ export class ServerHands {
   readonly #children: Children;
   readonly #reach: Reach;
   readonly #vault: VaultWay | null;
-  /** What sessions may use of their vaults. */
-  readonly grants = new SessionGrants();
+  /** What may be used of vaults, by hand. */
+  readonly #grants = new HandGrants();
   readonly #shared = new SharedHands();
   readonly #log: Logger;
 
@@ -110,18 +104,27 @@ export class ServerHands {
 
   open(row: HandRow & { readonly server: string }, keep: Keep): ServerRunner {
     const wanted = Wanted.parse(JSON.parse(row.server));
-    if (wanted.shared === undefined) return this.#make(wanted, row, keep);
-    const key = textOf({ ...wanted, name: "" });
-    const hand = `shared-${digestOf(key)}`;
-    return this.#shared.open(key, keep, () => this.#make(wanted, { hand, session: null }, keep));
+    const shared = sharedOf(wanted);
+    if (shared === null) return this.#make(wanted, row.hand, keep);
+    return this.#shared.open(shared, keep, () => this.#make(wanted, shared, keep));
   }
 
-  #make(wanted: z.infer<typeof Wanted>, owner: Owner, keep: Keep): ServerHand {
+  /** Keeps a grant for a server, the newest that a worker brought. Of a shared one each session brings its own, for the hand's own vaults alone. */
+  take(row: HandRow, { fence }: Holder, grant: string): void {
+    const shared = row.server === null ? null : sharedOf(Wanted.parse(JSON.parse(row.server)));
+    this.#grants.take(shared === null ? { hand: row.hand, fence } : { hand: shared, fence: 0 }, grant);
+  }
+
+  forget(hand: string): void {
+    this.#grants.forget(hand);
+  }
+
+  #make(wanted: z.infer<typeof Wanted>, hand: string, keep: Keep): ServerHand {
     const { times } = this.#settings;
     return new ServerHand({
       name: wanted.name,
-      hand: owner.hand,
-      where: this.#whereOf(wanted, owner),
+      hand,
+      where: this.#whereOf(wanted, hand),
       times: {
         connectMs: wanted.times?.connectMs ?? times.connectMs,
         idleMs: wanted.times?.idleMs ?? times.idleMs,
@@ -138,20 +141,24 @@ export class ServerHands {
     await this.#vault?.close();
   }
 
-  #whereOf({ transport }: z.infer<typeof Wanted>, { hand, session }: Owner): Where | null {
-    if (transport.type === "url") return { ...this.#at(new URL(transport.url), session), isSse: transport.isSse === true };
+  #whereOf({ transport }: z.infer<typeof Wanted>, hand: string): Where | null {
+    if (transport.type === "url") return { ...this.#at(new URL(transport.url), hand), isSse: transport.isSse === true };
     const server = this.#settings.configured.get(transport.server);
     if (server === undefined) return null;
-    if (server.type === "url") return this.#at(server.url, session);
+    if (server.type === "url") return this.#at(server.url, hand);
     const { command } = server;
     return { type: "command", secrets: Object.values(command.env), start: () => this.#children.start(hand, command) };
   }
 
-  #at(url: URL, session: string | null): Extract<Where, { type: "url" }> {
+  #at(url: URL, hand: string): Extract<Where, { type: "url" }> {
     const direct: Fetch = this.#reach.fetch;
-    if (session === null) return { type: "url", url, fetch: direct };
-    return { type: "url", url, fetch: this.#vault?.fetchFor(url, () => this.grants.of(session), direct) ?? direct };
+    return { type: "url", url, fetch: this.#vault?.fetchFor(url, () => this.#grants.of(hand), direct) ?? direct };
   }
 }
 
-const digestOf = (text: string): string => createHash("sha256").update(text).digest("hex").slice(0, 16);
+/** The name of the connection that a shared server's sessions use; null: each has its own. */
+function sharedOf(wanted: z.infer<typeof Wanted>): string | null {
+  if (wanted.shared === undefined) return null;
+  const key = textOf({ ...wanted, name: "" });
+  return `shared-${createHash("sha256").update(key).digest("hex").slice(0, 16)}`;
+}

@@ -1,6 +1,6 @@
 // The way to a server that leads through the vault proxy, where a session's vaults may hold a credential for it.
 //
-//   V1  The credential is put in there; here is a grant for the session, in memory only, the newest that a worker brought. A stream that was opened
+//   V1  The credential is put in there; here is a grant for each hand, in memory only, the newest that a worker brought. A stream that was opened
 //       under an older one stays open.
 //   V2  A server for which the vaults have nothing is spoken to directly, as for a session without vaults.
 //   V3  What the vault proxy refuses is told apart from what the server answers, and says whether the server may have had the request.
@@ -18,7 +18,7 @@ const NO_CREDENTIAL = "no_credential";
 
 const CONNECTIONS_MAX = 4_096;
 const CONNECT_MS = 3_000;
-const SESSIONS_MAX = 10_000;
+const HANDS_MAX = 10_000;
 
 /** Refusals after which the server may have had the request. */
 const MAY_HAVE_RUN = new Set(["server_broke", "server_encodes"]);
@@ -40,25 +40,25 @@ export class VaultRefused extends Error {
   }
 }
 
-/** The grants of sessions that have vaults. V1 */
-export class SessionGrants {
+/** The grants of hands whose sessions, or whose registrations, have vaults. V1 */
+export class HandGrants {
   readonly #grants = new Map<string, { readonly text: string; readonly fence: number }>();
 
   /** Keeps the newest; an older worker's is not taken. */
-  take({ session, fence }: { readonly session: string; readonly fence: number }, text: string): void {
-    if ((this.#grants.get(session)?.fence ?? 0) > fence) return;
-    this.#grants.delete(session);
-    this.#grants.set(session, { text, fence });
+  take({ hand, fence }: { readonly hand: string; readonly fence: number }, text: string): void {
+    if ((this.#grants.get(hand)?.fence ?? 0) > fence) return;
+    this.#grants.delete(hand);
+    this.#grants.set(hand, { text, fence });
     const oldest = this.#grants.keys().next();
-    if (this.#grants.size > SESSIONS_MAX && !oldest.done) this.#grants.delete(oldest.value);
+    if (this.#grants.size > HANDS_MAX && !oldest.done) this.#grants.delete(oldest.value);
   }
 
-  of(session: string): string | null {
-    return this.#grants.get(session)?.text ?? null;
+  of(hand: string): string | null {
+    return this.#grants.get(hand)?.text ?? null;
   }
 
-  forget(session: string): void {
-    this.#grants.delete(session);
+  forget(hand: string): void {
+    this.#grants.delete(hand);
   }
 }
 

@@ -22,6 +22,8 @@ const RUN_MS = 110_000;
 const AUTHORIZATIONS_MAX = 3;
 const REDIRECT = "http://127.0.0.1:3000/callback";
 const DOCUMENT = { url: "https://conformance-test.local/client-metadata.json", redirectUri: REDIRECT };
+/** Extensions of the protocol; the suite does not score them. */
+const NOT_OFFERED = /^auth\/(client-credentials|enterprise|dpop|wif)/;
 const OWNER = "the suite";
 const HEARD = { toolsChanged() {}, closed() {}, stray() {}, trouble() {} };
 /** By the type of an argument. */
@@ -39,6 +41,7 @@ const scenario = process.env.MCP_CONFORMANCE_SCENARIO ?? "";
 const context = Context.parse(JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT ?? "{}"));
 const signal = AbortSignal.timeout(RUN_MS);
 
+if (NOT_OFFERED.test(scenario)) throw new Error("this way of authorization is an extension that is not offered");
 if (scenario.startsWith("auth/")) await authorized();
 else if (scenario === "elicitation-sep1034-client-defaults" || scenario === "sep-2322-client-request-state") await asked();
 else await asAgent();

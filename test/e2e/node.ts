@@ -35,6 +35,7 @@ import { serve } from "../../vault-proxy/serve.ts";
 import { agent } from "../harnesses/agents.ts";
 import { type ScriptedModel, startModel } from "../support/model/server.ts";
 import { openVaultParts } from "../support/vault-parts.ts";
+import { Signer } from "../vault-proxy/signer.ts";
 
 /** Threads run built files. */
 const THREAD = new URL("../../dist/hands/virtual/thread.js", import.meta.url);
@@ -45,7 +46,7 @@ export interface NodeOptions {
   /** How MCP servers are reached; those of this machine are, unless this says otherwise. */
   readonly servers?: Partial<ServerSettings>;
   /** Hosts of this machine to which credentials may go. */
-  readonly vaultHosts?: readonly string[];
+  readonly internalHosts?: readonly string[];
   readonly leaseMs?: number;
   readonly idleMs?: number;
   readonly harness?: Harness;
@@ -71,20 +72,34 @@ export class TestNode {
   /** The installation's signing key. */
   readonly keyFile: string;
   readonly logged: Record<string, unknown>[];
+  /** The vault proxy, and who signs what it believes. */
+  readonly vaultUrl: string;
+  readonly signer: Signer;
+  /** What the hand host and the vault proxy logged, line by line. */
+  readonly others: readonly string[];
   readonly #startWorker: (choice: WorkerChoice) => Promise<Worker>;
   readonly #stops: (() => Promise<void>)[];
   readonly #workers: Worker[] = [];
 
   constructor(
-    { store, model, hands, keyFile }: { store: SessionStore; model: ScriptedModel; hands: HandsClient; keyFile: string },
+    parts: {
+      readonly store: SessionStore;
+      readonly model: ScriptedModel;
+      readonly hands: HandsClient;
+      readonly keyFile: string;
+      readonly vault: { readonly url: string; readonly signer: Signer; readonly others: readonly string[] };
+    },
     logged: Record<string, unknown>[],
     start: (choice: WorkerChoice) => Promise<Worker>,
     stops: (() => Promise<void>)[],
   ) {
-    this.store = store;
-    this.model = model;
-    this.hands = hands;
-    this.keyFile = keyFile;
+    this.store = parts.store;
+    this.model = parts.model;
+    this.hands = parts.hands;
+    this.keyFile = parts.keyFile;
+    this.vaultUrl = parts.vault.url;
+    this.signer = parts.vault.signer;
+    this.others = parts.vault.others;
     this.logged = logged;
     this.#startWorker = start;
     this.#stops = stops;
@@ -96,7 +111,7 @@ export class TestNode {
     return worker;
   }
 
-  async open(tools: readonly AgentTool[] = [], more: Partial<AgentSnapshot> = {}): Promise<TestSession> {
+  async open(tools: readonly AgentTool[] = [], more: Partial<AgentSnapshot> = {}, vaultIds: readonly string[] = []): Promise<TestSession> {
     const id = mintSession();
     await this.store.create({
       id,
@@ -108,7 +123,7 @@ export class TestNode {
         title: null,
         metadata: {},
         resources: [],
-        vault_ids: [],
+        vault_ids: vaultIds,
       },
       entries: [],
     });
@@ -256,16 +271,18 @@ export async function startNode(options: NodeOptions = {}): Promise<TestNode> {
   const dir = await mkdtemp(join(tmpdir(), "manyhands-node-"));
   const logged: Record<string, unknown>[] = [];
   const log = pino({ level: "debug" }, { write: (line: string) => logged.push(JSON.parse(line) as Record<string, unknown>) });
-  const quiet: Logger = pino({ level: "silent" });
+  const others: string[] = [];
+  const quiet: Logger = pino({ level: "debug" }, { write: (line: string) => others.push(line) });
 
   const { publicKey, privateKey } = await generateKeyPair("EdDSA", { extractable: true });
+  const signer = Signer.of(privateKey, "k1");
   const privateFile = join(dir, "grant.private.jwk");
   const publicFile = join(dir, "grant.public.jwk");
   await writeFile(privateFile, JSON.stringify({ ...(await exportJWK(privateKey)), kid: "k1", alg: "EdDSA" }));
   await writeFile(publicFile, JSON.stringify({ ...(await exportJWK(publicKey)), kid: "k1", alg: "EdDSA" }));
 
   const model = await startModel({ key: "model-key" });
-  const parts = await openVaultParts(quiet, options.vaultHosts);
+  const parts = await openVaultParts(quiet, { internalHosts: options.internalHosts ?? [] });
   const vault = await serve({
     ...parts,
     host: "127.0.0.1",
@@ -326,5 +343,6 @@ export async function startNode(options: NodeOptions = {}): Promise<TestNode> {
     () => store.close(),
     () => rm(dir, { recursive: true, force: true }),
   ];
-  return new TestNode({ store, model, hands, keyFile: privateFile }, logged, start, stops);
+  const vaultPart = { url: vault.url, signer, others };
+  return new TestNode({ store, model, hands, keyFile: privateFile, vault: vaultPart }, logged, start, stops);
 }

@@ -22,7 +22,7 @@ import { serve } from "../../vault-proxy/serve.ts";
 import { openVaultParts, type VaultParts } from "./vault-parts.ts";
 
 export const API_KEY = "test-key-1";
-const RELAY: RelaySettings = {
+const RELAY: Omit<RelaySettings, "vault"> = {
   internalHosts: ["127.0.0.1"],
   times: { connectMs: 2_000, idleMs: 5_000, totalMs: 10_000 },
   handsUrl: null,
@@ -57,6 +57,8 @@ export interface Api {
 export async function startApi(
   options: {
     vaults?: boolean;
+    /** Hosts on this machine that credentials may go to. */
+    internalHosts?: readonly string[];
     mcp?: Partial<McpSettings>;
     relay?: Partial<RelaySettings>;
     keepAliveMs?: number;
@@ -70,7 +72,7 @@ export async function startApi(
   const store = options.wrap?.(opened) ?? opened;
   const logged: string[] = [];
   const log = pino({ level: "debug" }, { write: (line: string) => void logged.push(line) });
-  const vaults = options.vaults ? await startVaults(dir, log) : null;
+  const vaults = options.vaults ? await startVaults(dir, log, options.internalHosts) : null;
   let url = "";
   const server = makeServer({
     vaultProxy: vaults?.client ?? null,
@@ -128,10 +130,14 @@ export async function startApi(
 }
 
 /** A vault proxy in this process, reached as the gateway reaches one. */
-async function startVaults(dir: string, log: pino.Logger): Promise<{ client: VaultProxy; parts: VaultParts; close(): Promise<void> }> {
+async function startVaults(
+  dir: string,
+  log: pino.Logger,
+  internalHosts: readonly string[] = [],
+): Promise<{ client: VaultProxy; parts: VaultParts; close(): Promise<void> }> {
   const keysDir = join(dir, "keys");
   await ensureKeys(keysDir);
-  const parts = await openVaultParts(log);
+  const parts = await openVaultParts(log, { internalHosts });
   const serving = await serve({
     ...parts,
     host: "127.0.0.1",

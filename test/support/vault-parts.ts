@@ -22,11 +22,19 @@ export interface VaultParts {
   readonly reach: Reach;
   readonly egressWay: Way;
   readonly spend: Spend;
-  close(): Promise<void>;
+  /** `isKept`: the folder stays, for the next one. */
+  close(isKept?: boolean): Promise<void>;
 }
 
-export async function openVaultParts(log: Logger, internalHosts: readonly string[] = [], egress: EgressParts = {}): Promise<VaultParts> {
-  const folder = await mkdtemp(join(tmpdir(), "manyhands-vault-"));
+export interface VaultPartsChoice {
+  readonly internalHosts?: readonly string[];
+  readonly egress?: EgressParts;
+  /** One that is there already. */
+  readonly folder?: string;
+}
+
+export async function openVaultParts(log: Logger, { internalHosts = [], egress = {}, folder: kept }: VaultPartsChoice = {}): Promise<VaultParts> {
+  const folder = kept ?? (await mkdtemp(join(tmpdir(), "manyhands-vault-")));
   const vaults = await FileVault.open({ folder, keys: { type: "file", path: join(folder, "master.key"), isOwn: true } });
   const audit = await Audit.open(join(folder, "audit"), log);
   const spend = new Spend(folder);
@@ -37,11 +45,11 @@ export async function openVaultParts(log: Logger, internalHosts: readonly string
     audit,
     reach: new Reach(internalHosts),
     egressWay: new Way(new Reach(egress.hosts ?? []), egress),
-    async close() {
+    async close(isKept = false) {
       await vaults.close();
       await audit.close();
       spend.close();
-      await rm(folder, { recursive: true, force: true });
+      if (!isKept) await rm(folder, { recursive: true, force: true });
     },
   };
 }

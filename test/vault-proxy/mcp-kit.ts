@@ -2,7 +2,7 @@
 
 import { request } from "undici";
 import { mintEvent } from "../../session-store/ids.ts";
-import type { Signer } from "./proxy.ts";
+import type { Signer } from "./signer.ts";
 
 export interface Got {
   readonly status: number;

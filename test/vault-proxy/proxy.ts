@@ -1,50 +1,24 @@
 // A vault proxy inside the test's process, the keys that sign grants for it, and doors of odd upstreams.
 
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { type CryptoKey, exportJWK, generateKeyPair, SignJWT } from "jose";
 import { pino } from "pino";
 import { fixedKey, type ModelKeys } from "../../vault-proxy/model-key.ts";
 import { type Models, ownProvider, plainModels } from "../../vault-proxy/models/providers.ts";
 import { serve } from "../../vault-proxy/serve.ts";
 import { type EgressParts, openVaultParts, type VaultParts } from "../support/vault-parts.ts";
+import { Signer } from "./signer.ts";
+
+export { Signer };
 
 export const KEY = "sk-ant-api03-canary/0123456789+abcdefghijklmnop_QRSTUVWXYZ-AA";
-
-/** Who signs grants: a pair of keys and the folder in which the public one lies. */
-export class Signer {
-  readonly folder = mkdtempSync(join(tmpdir(), "manyhands-vault-"));
-  readonly file = join(this.folder, "grant.public.jwk");
-  #privateKey: CryptoKey | null = null;
-  #kid = "";
-
-  /** Makes a pair and puts the public key where the vault proxy looks for it. */
-  async rotate(kid: string): Promise<void> {
-    const { publicKey, privateKey } = await generateKeyPair("EdDSA", { extractable: true });
-    writeFileSync(this.file, JSON.stringify({ ...(await exportJWK(publicKey)), kid, alg: "EdDSA" }));
-    this.#privateKey = privateKey;
-    this.#kid = kid;
-  }
-
-  async sign(claims: Record<string, unknown> = {}): Promise<string> {
-    if (this.#privateKey === null) throw new Error("rotate first");
-    const now = Math.floor(Date.now() / 1000);
-    const all = { iss: "manyhands", aud: "vault-proxy", sub: "sesn_1", fence: 3, vaults: [], use: ["model"], exp: now + 300, ...claims };
-    return new SignJWT(all).setProtectedHeader({ alg: "EdDSA", kid: this.#kid }).sign(this.#privateKey);
-  }
-
-  remove(): void {
-    rmSync(this.folder, { recursive: true, force: true });
-  }
-}
 
 export interface TestProxy {
   readonly url: string;
   /** Every line that was logged. */
   readonly log: string[];
   readonly parts: VaultParts;
+  /** Ends it and starts the next one on the same folder. */
+  again(): Promise<TestProxy>;
   close(): Promise<void>;
 }
 
@@ -58,12 +32,14 @@ export async function startProxy(
     models?: Models;
     internalHosts?: readonly string[];
     egress?: EgressParts;
+    folder?: string;
   } = {},
 ): Promise<TestProxy> {
   const log: string[] = [];
   const { keys = fixedKey(KEY), headersTimeoutMs = 5_000, bodyBytesMax, models, internalHosts, egress } = more;
   const logger = pino({ level: "trace" }, { write: (line: string) => log.push(line) });
-  const parts = await openVaultParts(logger, internalHosts, egress);
+  const folder = more.folder === undefined ? {} : { folder: more.folder };
+  const parts = await openVaultParts(logger, { internalHosts: internalHosts ?? [], ...(egress && { egress }), ...folder });
   const serving = await serve({
     ...parts,
     host: "127.0.0.1",
@@ -79,7 +55,12 @@ export async function startProxy(
     await serving.close();
     await parts.close();
   };
-  return { url: serving.url, log, parts, close };
+  const again = async () => {
+    await serving.close();
+    await parts.close(true);
+    return startProxy(signer, modelUrl, { ...more, folder: parts.folder });
+  };
+  return { url: serving.url, log, parts, again, close };
 }
 
 /** An upstream of the test's own making. */

@@ -2,6 +2,7 @@
 //
 //   K1  A client belongs to the authorization server that it was made for: each connect finds its client anew, and nothing of another server's is shown.
 //   K2  A registered client that needs no secret has none; otherwise the secret stays with the credential that it was made for.
+//   K3  A registration names the scope, since some servers hold a client to it; one that refuses it is asked once more without.
 
 import {
   type AuthorizationServerMetadata,
@@ -49,38 +50,43 @@ export async function clientFor(guard: Guard, wanted: Wanted, signal: AbortSigna
   );
 }
 
-/** K2 */
+/** K2 K3 */
 async function registered(guard: Guard, { issuer, redirectUri, scope }: Wanted, signal: AbortSignal): Promise<OAuthClient> {
   const supported = issuer.token_endpoint_auth_methods_supported;
-  const method = METHODS.find((each) => supported?.includes(each)) ?? "none";
+  const clientMetadata = {
+    client_name: "Manyhands",
+    redirect_uris: [redirectUri],
+    grant_types: ["authorization_code", "refresh_token"],
+    response_types: ["code"],
+    token_endpoint_auth_method: METHODS.find((each) => supported?.includes(each)) ?? "none",
+    application_type: new URL(redirectUri).protocol === "http:" ? "native" : "web",
+  };
+  const fetchFn = (url: string | URL, init?: RequestInit) => guard.fetch(url, { ...init, signal });
+  const ask = (more: { readonly scope?: string }) => registerClient(issuer.issuer, { metadata: issuer, clientMetadata, ...more, fetchFn });
   try {
-    const client = await registerClient(issuer.issuer, {
-      metadata: issuer,
-      clientMetadata: {
-        client_name: "Manyhands",
-        redirect_uris: [redirectUri],
-        grant_types: ["authorization_code", "refresh_token"],
-        response_types: ["code"],
-        token_endpoint_auth_method: method,
-        application_type: new URL(redirectUri).protocol === "http:" ? "native" : "web",
-      },
-      ...(scope === null ? {} : { scope }),
-      fetchFn: (url, init) => guard.fetch(url, { ...init, signal }),
-    });
-    return withMethod(client, issuer);
+    return withMethod(await (scope === null ? ask({}) : ask({ scope }).catch((error: unknown) => againWithout(error, () => ask({})))), issuer);
   } catch (error) {
-    const host = new URL(issuer.issuer).host;
-    if (error instanceof RegistrationRejectedError)
-      throw new ConnectFailure(
-        "registration_refused",
-        `${host} refuses to register a client (status ${error.status}): register one there and give its client_id.`,
-      );
-    if (error instanceof OAuthError)
-      throw new ConnectFailure("registration_refused", `${host} refuses to register a client (${plainCode(error.code)}).`);
-    if (error instanceof z.core.$ZodError || error instanceof SyntaxError)
-      throw new ConnectFailure("registration_refused", `${host} answers a registration with something that is none.`);
-    throw unreachable("The authorization server's registration", error);
+    throw failureOf(error, new URL(issuer.issuer).host);
   }
+}
+
+/** K3 */
+function againWithout<T>(error: unknown, ask: () => Promise<T>): Promise<T> {
+  if (error instanceof RegistrationRejectedError && error.status === 400) return ask();
+  throw error;
+}
+
+function failureOf(error: unknown, host: string): unknown {
+  if (error instanceof RegistrationRejectedError)
+    return new ConnectFailure(
+      "registration_refused",
+      `${host} refuses to register a client (status ${error.status}): register one there and give its client_id.`,
+    );
+  if (error instanceof OAuthError)
+    return new ConnectFailure("registration_refused", `${host} refuses to register a client (${plainCode(error.code)}).`);
+  if (error instanceof z.core.$ZodError || error instanceof SyntaxError)
+    return new ConnectFailure("registration_refused", `${host} answers a registration with something that is none.`);
+  return unreachable("The authorization server's registration", error);
 }
 
 function withMethod(

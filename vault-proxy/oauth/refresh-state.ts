@@ -25,14 +25,15 @@ export type Need =
   | { readonly type: "renew"; readonly token: string | null };
 
 export function needOf(auth: OAuth, why: Why, now: number): Need {
-  const { access_token: token, refresh, refused, forcedAt } = auth;
+  const { access_token: token, refresh, refused, forcedAt, lease } = auth;
   if (token === null) return { type: "gone" };
   if (why.type === "rejected" && why.token !== token) return { type: "use", token };
   const hasEnded = auth.expires_at !== null && now >= Date.parse(auth.expires_at);
   if (refused !== null) return why.type === "due" && !hasEnded ? { type: "use", token } : { type: "sign_in" }; // E3
   if (refresh === null || refresh.refresh_token === null) return why.type === "due" ? { type: "use", token } : { type: "as_it_is" };
   if (why.type === "due") return isDue(auth, now) ? { type: "renew", token: hasEnded ? null : token } : { type: "use", token };
-  const isTooSoon = forcedAt !== null && now >= forcedAt && now - forcedAt < FORCED_EVERY_MS; // E2
+  // While somebody is at it (the lease), it is this very renewal that is waited for.
+  const isTooSoon = lease === null && forcedAt !== null && now >= forcedAt && now - forcedAt < FORCED_EVERY_MS; // E2
   return isTooSoon ? { type: "as_it_is" } : { type: "renew", token: null };
 }
 

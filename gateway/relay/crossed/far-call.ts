@@ -117,6 +117,13 @@ export class FarCall {
     this.#off.abort(new Error("called off"));
   }
 
+  /** Called off by us: whoever listens is told why. */
+  async giveUp(error: RpcError): Promise<void> {
+    if (this.isOver) return;
+    this.cancel();
+    await this.#hearer.done(errorMessage(this.id, error) as Incoming);
+  }
+
   #tellOff(): void {
     const { upstream, far } = this.parts;
     const notice = { method: "notifications/cancelled", params: { requestId: this.id, reason: "The client called it off." } };

@@ -7,7 +7,7 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger } from "pino";
-import { METHOD_NOT_FOUND } from "../../mcp/rpc.ts";
+import { INTERNAL_ERROR, METHOD_NOT_FOUND, REFUSED, RpcError } from "../../mcp/rpc.ts";
 import { lackingFor } from "../capabilities.ts";
 import type { Upstream } from "../upstream.ts";
 import { reasonOf } from "./crossed.ts";
@@ -132,6 +132,11 @@ export class FarLine {
     if (!isSet) this.#level = before;
   }
 
+  /** The call came to its end before these questions were put to anybody. */
+  refuse(questions: readonly Incoming[]): void {
+    for (const { id } of questions) this.#answer({ id, error: { code: REFUSED, message: "The request that this belonged to is over." } });
+  }
+
   /** A request of ours; true: the hand did it. */
   async request(method: string, params: Params): Promise<boolean> {
     let isDone = false;
@@ -142,10 +147,17 @@ export class FarLine {
     return isDone;
   }
 
-  close(): void {
+  /** Nothing new goes by it. What runs is left to come to its own end. */
+  retire(): void {
     this.#stopQuestions();
     this.#off.abort();
-    for (const call of [...this.#calls]) call.cancel();
+  }
+
+  /** This node stops. */
+  close(): void {
+    this.retire();
+    const error = new RpcError(INTERNAL_ERROR, "This node was shut down; the request may have had its effect.");
+    for (const call of [...this.#calls]) this.#heard(call.giveUp(error));
   }
 
   #aside(message: Incoming): void {

@@ -59,7 +59,7 @@ export class FarLines {
   /** The hand does not know it any more. */
   async lost(line: FarLine): Promise<void> {
     if (this.#lines.get(line.far.id)?.line === line) this.#lines.delete(line.far.id);
-    line.close();
+    line.retire();
     await this.#sessions.lost(line.far);
   }
 

@@ -62,7 +62,7 @@ export class FarSessions {
 
   /** The same on every node. F1 */
   static idOf({ workspace, hand, address }: Upstream, { caller, capabilities }: Client): string {
-    return mintFrom("far", workspace, hand.name, address.isOwn ? address.url.pathname : address.url.href, caller, canonical(offered(capabilities)));
+    return mintFrom("far", workspace, hand.name, address.target ?? (address.isOwn ? address.url.pathname : address.url.href), caller, canonical(offered(capabilities)));
   }
 
   async find(id: string): Promise<FarSession | null> {

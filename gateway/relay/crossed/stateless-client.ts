@@ -121,6 +121,7 @@ export class StatelessClients {
     if (exchange.signal.aborted) off();
     const outcome = await leg.outcome;
     exchange.signal.removeEventListener("abort", off);
+    if (outcome.type !== "asked") line.refuse(leg.taken());
     if (outcome.type === "left") return;
     if (outcome.type === "done") return this.#answer(exchange, asked, out, { ...outcome, serverInfo: line.far.serverInfo });
     const park = await this.#parked.park(line, outcome.call, () => leg.taken());

@@ -58,6 +58,7 @@ export async function openRelayDoors({ count = 1, answerMs, redisUrl, handsUrl, 
     const relay = new HandRelay({
       handsUrl: handsUrl ?? null,
       handKey,
+      vault: null,
       internalHosts: ["*"],
       times: TIMES,
       store,
