@@ -10,7 +10,7 @@ import type { Logger } from "pino";
 import { mint, type SessionId } from "../session-store/ids.ts";
 import { Refusal } from "../session-store/refusal.ts";
 import { Calls } from "./calls.ts";
-import type { HandRef, Holder, ListAsk, Outcome, ServerTools, ServerWanted, ToolUse } from "./hand.ts";
+import type { HandRef, Holder, ListAsk, Outcome, ServerTools, ServerWanted, ToolUse, WayOut } from "./hand.ts";
 import type { HandRow, Ledger } from "./ledger.ts";
 import type { ServerRelay } from "./relay/door.ts";
 import type { Runner } from "./runner.ts";
@@ -43,6 +43,8 @@ export class HandHost {
   readonly #servers: ServerHands;
   readonly #adopted: ReadonlySet<string>;
   readonly #sweeper: Sweeper;
+  /** An environment asked for a network that this host's sandboxes don't have. */
+  #hasSaidNoNetwork = false;
 
   constructor({ ledger, driver, dataDir, log, idleMs, servers }: HandHostOptions) {
     this.#ledger = ledger;
@@ -120,7 +122,7 @@ export class HandHost {
   /** Without a holder: a client that uses the hand directly, on behalf of whoever holds it. */
   async execute(hand: string, holder: Holder | undefined, use: ToolUse, mayRerun: boolean): Promise<Outcome> {
     const started = performance.now();
-    if (use.wayOut && holder) this.#driver.admit?.({ ...holder, session: this.#calls.held(hand, holder).session }, use.wayOut);
+    if (use.wayOut && holder) this.#admit({ ...holder, session: this.#calls.held(hand, holder).session }, use.wayOut);
     if (use.grant !== undefined && holder !== undefined) this.#servers.take(this.#calls.held(hand, holder), holder, use.grant);
     const outcome = await this.#calls.execute(hand, holder ?? this.#holderOf(hand), use, mayRerun);
     this.#log.info({ hand, toolUseId: use.id, tool: use.name, outcome: outcome.type, ms: Math.round(performance.now() - started) }, "tool.answered");
@@ -203,6 +205,13 @@ export class HandHost {
     const call = { id: `${toolUseId}:copy`, tool: "write", input: { file_path: path, content: text } };
     const outcome = sandbox && (await this.#runner(sandbox).run(call));
     return outcome?.type === "done" && !outcome.isError ? `All of it is in ${path}.` : "The rest could not be kept.";
+  }
+
+  #admit(holder: Holder, wayOut: WayOut): void {
+    this.#driver.admit?.(holder, wayOut);
+    if (this.#driver.admit !== undefined || this.#hasSaidNoNetwork) return;
+    this.#log.warn({ sandbox: this.#driver.name }, "network.unmet");
+    this.#hasSaidNoNetwork = true;
   }
 
   #holderOf(hand: string): Holder {

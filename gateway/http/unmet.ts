@@ -1,5 +1,5 @@
-// What an environment asks for and no hand can give yet. A session is made all the same: the usual environment asks for a network, and every client of
-// the API would be refused. So it is said where it does not break a client: beside the answer, and in the log.
+// What an environment asks for and no hand can give yet. A session is made all the same, or clients of the API would be refused for what they can do
+// without. So it is said where it does not break a client: beside the answer, and in the log.
 
 import type { Asker, Door } from "./call.ts";
 import type { EnvironmentConfig } from "./environment-schema.ts";
@@ -13,15 +13,10 @@ export function tellUnmet(door: Door, call: Asker, environmentId: string, config
 }
 
 const SAYS = {
-  networking: "config.networking: hands have no network yet",
   packages: "config.packages: no packages are installed",
 } as const;
 
 function unmetOf(config: EnvironmentConfig): readonly (keyof typeof SAYS)[] {
   if (config.type === "self_hosted") return [];
-  const { networking, packages } = config;
-  const asksForNetwork =
-    networking.type === "unrestricted" || networking.allowed_hosts.length > 0 || networking.allow_mcp_servers || networking.allow_package_managers;
-  const asksForPackages = Object.values(packages).some((list) => Array.isArray(list) && list.length > 0);
-  return [...(asksForNetwork ? (["networking"] as const) : []), ...(asksForPackages ? (["packages"] as const) : [])];
+  return Object.values(config.packages).some((list) => Array.isArray(list) && list.length > 0) ? ["packages"] : [];
 }

@@ -113,9 +113,11 @@ export class Doors {
     const asked = ask(vaultUrl, { method: "CONNECT", path: "egress:1", grant: way.grant });
     const timer = setTimeout(() => asked.destroy(new Error("it did not answer in time")), ASK_MS);
     const given = (): void => clearTimeout(timer);
-    inside.once("close", () => asked.destroy());
+    const leave = (): void => void asked.destroy();
+    inside.once("close", leave);
     asked.once("connect", (answer: IncomingMessage, outside: Duplex, head: Buffer) => {
       given();
+      inside.off("close", leave);
       if (answer.statusCode !== 200) {
         outside.destroy();
         const says = answer.statusCode === 529 ? "too many connections of this session are open" : "the session's grant is not taken; try again";

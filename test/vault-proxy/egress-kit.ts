@@ -11,7 +11,7 @@ import { authorityCertificate, hostCertificate } from "../../vault-proxy/egress/
 import type { VaultStore } from "../../vault-proxy/store.ts";
 import type { Signer, TestProxy } from "./proxy.ts";
 
-export const WORKSPACE = "default";
+const WORKSPACE = "default";
 
 /** Somebody else's authority, and a host's certificate of it. */
 export function outsideAuthority(...hosts: readonly string[]) {

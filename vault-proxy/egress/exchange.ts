@@ -6,7 +6,7 @@
 //   X3  Credentials are put in, and answers looked through, by an `Insertion`, where there is one; without one nothing of a message is read.
 //   X4  An answer that breaks off breaks off for the caller as well: it is never made to look whole.
 
-import { type IncomingMessage, request, type ServerResponse } from "node:http";
+import { type ClientRequest, type IncomingMessage, request, type ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { type Duplex, pipeline, type Readable } from "node:stream";
 import { flat, type Pair, passing } from "./headers.ts";
@@ -53,7 +53,7 @@ export async function pass(req: IncomingMessage, res: ServerResponse, { place, p
   }
   const host = place.port === impliedPort ? place.text.slice(0, place.text.lastIndexOf(":")) : place.text;
   const hasLength = headers.some(([name]) => name.toLowerCase() === "content-length");
-  const upstream = request({
+  const upstream = begin(socket, place, {
     method: req.method,
     path,
     headers: flat([
@@ -62,7 +62,6 @@ export async function pass(req: IncomingMessage, res: ServerResponse, { place, p
       ...(body !== null && !hasLength ? [["Transfer-Encoding", "chunked"] as const] : []),
       ["Connection", "close"],
     ]),
-    createConnection: () => socket,
   });
   const timer = setTimeout(() => upstream.destroy(new Denied("silent", place)), IDLE_MS);
   const cut = () => upstream.destroy(new Denied("ended", place));
@@ -91,7 +90,17 @@ export async function pass(req: IncomingMessage, res: ServerResponse, { place, p
   }
 }
 
-function send(body: Readable | Buffer | null, upstream: ReturnType<typeof request>, timer: NodeJS.Timeout): void {
+/** What a parser let in and a writer does not let out is the caller's mistake. */
+function begin(socket: Socket, place: Place, options: { method: string | undefined; path: string; headers: string[] }): ClientRequest {
+  try {
+    return request({ ...options, createConnection: () => socket });
+  } catch (error) {
+    socket.destroy();
+    throw new Denied("not_a_place", place, codeOf(error));
+  }
+}
+
+function send(body: Readable | Buffer | null, upstream: ClientRequest, timer: NodeJS.Timeout): void {
   if (body === null || Buffer.isBuffer(body)) {
     upstream.end(body ?? undefined);
     return;

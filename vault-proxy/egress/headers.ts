@@ -20,7 +20,7 @@ const OF_THE_CONNECTION = new Set([
 export type Pair = readonly [name: string, value: string];
 
 /** The pairs of a flat list. */
-export function pairsOf(raw: readonly string[]): readonly Pair[] {
+function pairsOf(raw: readonly string[]): readonly Pair[] {
   return raw.flatMap((name, index) => (index % 2 === 0 ? [[name, raw[index + 1] ?? ""] as const] : []));
 }
 

@@ -19,7 +19,7 @@ const Network = z.discriminatedUnion("type", [
   z.strictObject({ type: z.literal("limited"), hosts: z.array(z.string().max(300)).max(RULES_MAX), package_managers: z.boolean() }),
 ]);
 
-export const hashOfPolicy = (text: string): string => createHash("sha256").update(text).digest("base64url");
+const hashOfPolicy = (text: string): string => createHash("sha256").update(text).digest("base64url");
 
 export class Policy {
   readonly #isUnrestricted: boolean;

@@ -43,15 +43,17 @@ export class Denied extends Error {
   }
 }
 
+/** In words that a status line can hold. */
+const reasonOf = (denied: Denied): string => lineOf(denied).replace(/[^ -~]/g, "?");
+
 const lineOf = ({ message, place, detail }: Denied): string =>
   `${message}${place === null ? "" : ` (${place.text})`}${detail === "" || detail === "unknown" ? "" : ` [${detail}]`}`;
 
 /** Before any answer: a whole one on the bare connection, which ends. */
 export function denyConnect(socket: Duplex, denied: Denied): void {
   const body = `manyhands: ${lineOf(denied)}\n`;
-  const reason = lineOf(denied).replace(/[^ -~]/g, "?");
   const head = [
-    `HTTP/1.1 ${SAYS[denied.code].status} ${reason}`,
+    `HTTP/1.1 ${SAYS[denied.code].status} ${reasonOf(denied)}`,
     "content-type: text/plain",
     `content-length: ${Buffer.byteLength(body)}`,
     `x-manyhands-egress: ${denied.code}`,
@@ -68,7 +70,7 @@ export function deny(res: ServerResponse, denied: Denied): number {
     return res.statusCode;
   }
   const body = `manyhands: ${lineOf(denied)}\n`;
-  res.writeHead(status, {
+  res.writeHead(status, reasonOf(denied), {
     "content-type": "text/plain",
     "content-length": Buffer.byteLength(body),
     "x-manyhands-egress": denied.code,

@@ -86,5 +86,6 @@ export class Secrets {
 }
 
 function troubled(error: unknown): unknown {
+  if (error instanceof z.ZodError) return new Denied("no_vault", null, "unreadable");
   return error instanceof StoreTrouble ? new Denied("no_vault", null, error.reason) : error;
 }

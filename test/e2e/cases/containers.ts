@@ -23,10 +23,10 @@ export class ContainerStage {
     this.stage = stage;
   }
 
-  /** Everything up; `socketPath`: what the hand host takes for the engine. */
-  static async open(socketPath = ENGINE_SOCKET): Promise<ContainerStage> {
+  /** Everything up; `socketPath`: what the hand host takes for the engine, `env`: more settings. */
+  static async open(socketPath = ENGINE_SOCKET, env: Readonly<Record<string, string>> = {}): Promise<ContainerStage> {
     await ensureImage();
-    return new ContainerStage(await Stage.open({ env: { ...ENV, DOCKER_HOST: `unix://${socketPath}` } }));
+    return new ContainerStage(await Stage.open({ env: { ...ENV, DOCKER_HOST: `unix://${socketPath}`, ...env } }));
   }
 
   async containers(): Promise<readonly Contained[]> {
