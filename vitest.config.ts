@@ -1,7 +1,10 @@
 import { defineConfig } from "vitest/config";
 
 /** Tests of a whole server or program over real sockets, too long for a look before each commit. */
-const DOORS = ["test/gateway/{mcp*,stream,events,openapi,mutation,idempotency,vaults,launch}.test.ts", "test/vault-proxy/{main,model}.test.ts"];
+const DOORS = [
+  "test/gateway/{mcp*,connect,stream,events,openapi,mutation,idempotency,vaults,launch}.test.ts",
+  "test/vault-proxy/{main,model,mcp*,oauth*,validate,connect*,egress*}.test.ts",
+];
 
 const project = (name: string, include: string[], options: { timeoutMs: number; isSerial: boolean; exclude?: string[] }) => ({
   test: {
