@@ -36,6 +36,12 @@ export const PROMISES = {
   "mcp:any-replica": "An MCP session is known on every replica and after a restart of all of them, and belongs to its caller alone.",
   "mcp:apart": "Callers never see each other's answers, progress or state, whatever ids and tokens their requests share.",
   "mcp:relay": "What passes the door of a hand is what the hand and its client said, in both eras, on any gateway.",
+  "credential:own-server": "A credential goes to the server that it is bound to, over a checked connection, and to nobody that an answer points at.",
+  "credential:renewed-once": "However many calls need new tokens, on however many vault proxies, the authorization server is asked once.",
+  "egress:allowed": "Programs in a container reach what their environment allows, and nothing else, however an address is written.",
+  "egress:placeholder": "A hand holds a placeholder: a credential is put in on its own host alone, and is nowhere in the container.",
+  "hand:approved": "A registered hand's tools are offered and called as they were approved, or not at all.",
+  "hand:asked-once": "A call of a session's hands from outside runs at most once, whatever dies, and stands in the session's log.",
   "redis:returns": "When Redis comes back, streams and turns go on within ten seconds, with nothing lost.",
 } as const;
 

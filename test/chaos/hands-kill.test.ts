@@ -6,6 +6,7 @@ import { META } from "../../hands/hand.ts";
 import type { FaultPointName } from "../../session-store/fault-point.ts";
 import { mint } from "../../session-store/ids.ts";
 import type { Program } from "../support/process.ts";
+import { proves } from "../support/proves.ts";
 import { connectHands } from "../support/session-door.ts";
 import { until } from "../support/until.ts";
 import type { ChaosSession } from "./api.ts";
@@ -54,25 +55,27 @@ async function callsIn(session: ChaosSession) {
 }
 const ONE_CALL = ["agent.tool_use", "agent.tool_result"];
 
-test.each(["taken", "tool-running"] as const)(
-  "a worker that is killed at %s: the call ran once, and its caller has its true result",
-  async (point) => {
-    const { installation, api } = inUse();
-    const session = await api.openSession(TOOLS);
-    const { call, close } = await connectAtOther(session);
-    await arm(point);
-    const nonce = mint("call");
-    const calling = call("bash", { command: commandOf(nonce) });
-    await installation.reached("worker", point);
-    await installation.kill("worker");
-    await installation.start("worker");
-    expect(await calling).toMatchObject({ text: "written", isError: false });
-    expect(await effectsOf(nonce)).toBe(1);
-    expect(await callsIn(session)).toEqual(ONE_CALL);
-    await close();
-  },
-  KILL_MS,
-);
+for (const point of ["taken", "tool-running"] as const)
+  proves(
+    "hand:asked-once",
+    `a worker that is killed at ${point}: the call ran once, and its caller has its true result`,
+    async () => {
+      const { installation, api } = inUse();
+      const session = await api.openSession(TOOLS);
+      const { call, close } = await connectAtOther(session);
+      await arm(point);
+      const nonce = mint("call");
+      const calling = call("bash", { command: commandOf(nonce) });
+      await installation.reached("worker", point);
+      await installation.kill("worker");
+      await installation.start("worker");
+      expect(await calling).toMatchObject({ text: "written", isError: false });
+      expect(await effectsOf(nonce)).toBe(1);
+      expect(await callsIn(session)).toEqual(ONE_CALL);
+      await close();
+    },
+    KILL_MS,
+  );
 
 test(
   "a hand host that is killed after the tool did its work: the caller and the log are told that it may have run, and it does not run again",

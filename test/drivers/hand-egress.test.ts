@@ -13,6 +13,7 @@ import { FileVault } from "../../vault-proxy/drivers/file/driver.ts";
 import { ensureImage, IMAGE_MS, makeRig, type Rig } from "../support/docker.ts";
 import { freePort } from "../support/free-port.ts";
 import { type Program, startProgram } from "../support/process.ts";
+import { proves } from "../support/proves.ts";
 import { needs } from "../support/real-part.ts";
 import { until } from "../support/until.ts";
 import { type Host, outsideAuthority, putVault, startHost } from "../vault-proxy/egress-kit.ts";
@@ -122,7 +123,8 @@ needs("docker")("the way out of a container", () => {
   const limited = (...hosts: string[]) => ({ type: "limited", hosts, package_managers: false });
   let first: Awaited<ReturnType<typeof hand>>;
 
-  it(
+  proves(
+    "egress:allowed",
     "programs reach what the environment allows by HTTP and HTTPS, and nothing else",
     async () => {
       first = await hand(limited(`127.0.0.1:${plain.port}`, `127.0.0.1:${other.port}`, `localhost:${canary.port}`));

@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { type AuthorizationServer, startAuthorizationServer } from "../support/oauth/server.ts";
 import { type Program, startProgram } from "../support/process.ts";
+import { proves } from "../support/proves.ts";
 import { until } from "../support/until.ts";
 import { ROOT_TOKEN } from "../support/vault-double/server.ts";
 import { Caller, type Got } from "../vault-proxy/mcp-kit.ts";
@@ -85,7 +86,7 @@ afterEach(async () => {
 });
 
 describe("50 calls over two proxies", () => {
-  test("at a token's end: one request for tokens, 50 successes, and nobody uses the old one", async () => {
+  proves("credential:renewed-once", "at a token's end: one request for tokens, 50 successes, and nobody uses the old one", async () => {
     const { vault } = await keep(first(), authorization, server.url);
     const got = await Promise.all(Array.from({ length: 50 }, (_, at) => ask(at, vault)));
     expect(got.map(({ status }) => status)).toEqual(got.map(() => 200));

@@ -3,6 +3,7 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from "vitest";
 import { servers, TOOLSET } from "../harnesses/agents.ts";
 import { RawServer, says, tool } from "../support/mcp/raw.ts";
+import { proves } from "../support/proves.ts";
 import { openRegistry, type RegistryDoor } from "../support/registry.ts";
 import { startNode, type TestNode, type TestSession, until } from "./node.ts";
 
@@ -57,7 +58,7 @@ const offered = () =>
     .filter((name) => name.startsWith("mcp"));
 const lastResult = async (session: TestSession) => (await session.results()).at(-1)?.text;
 
-test("a tool whose description changed is neither told to the model nor called, until that definition is approved", async () => {
+proves("hand:approved", "a tool whose description changed is neither told to the model nor called, until that definition is approved", async () => {
   const server = await serve({ tools: [tool("a"), tool("b")] });
   const session = await openWith("rug", server);
   await turn(session, 'call mcp__s__a: {"text":"1"}\necho: got');

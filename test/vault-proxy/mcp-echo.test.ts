@@ -2,6 +2,7 @@
 
 import { brotliCompressSync, deflateSync, gzipSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { proves } from "../support/proves.ts";
 import { Caller } from "./mcp-kit.ts";
 import { Signer, startProxy, startUpstream, type TestProxy } from "./proxy.ts";
 
@@ -122,40 +123,44 @@ describe("a server that sends on", () => {
 });
 
 describe("a caller that would steer the credential elsewhere", () => {
-  test("by a forged host, an absolute address, userinfo, a trailing dot, other spellings of an address: no listener hears anything", async () => {
-    const heard: string[] = [];
-    const listener = await startUpstream((req, res) => {
-      heard.push(`${req.method} ${req.url} ${req.headers.host} ${req.headers.authorization}`);
-      res.end("{}");
-    });
-    cleanups.push(() => listener.close());
-    const { port, host } = new URL(listener.url);
-    const vault = await caller.bearer("http://127.0.0.1:9/mcp", TOKEN);
-    const bound = "http://127.0.0.1:9/mcp";
-    const targets = [
-      `http://127.0.0.1:9@${host}/mcp`,
-      `http://127.0.0.1.:${port}/mcp`,
-      `http://2130706433:${port}/mcp`,
-      `http://0x7f.1:${port}/mcp`,
-      `http://[::ffff:127.0.0.1]:${port}/mcp`,
-      `http://localhost:${port}/mcp`,
-      `http://127.0.0.1:9/../../${host}/mcp`,
-      `http://127.0.0.1:9/mcp#@${host}`,
-      `http://127.0.0.1:9\\@${host}/mcp`,
-      `//${host}/mcp`,
-    ];
-    for (const target of targets) {
-      const one = await caller.send({ target, vaults: [vault] });
-      const other = await caller.send({ target, server: bound, vaults: [vault] });
-      expect([target, one.status >= 400, other.status >= 400]).toEqual([target, true, true]);
-    }
-    // Its own door is not for sale either: the host that is asked is the target's.
-    await caller.send({ target: bound, vaults: [vault], headers: { host } });
-    for (const name of ["x-forwarded-host", "forwarded", "x-original-url"])
-      await caller.send({ target: bound, vaults: [vault], headers: { [name]: host } });
-    expect(heard).toEqual([]);
-    for (const line of proxy.log) expect(line).not.toContain(TOKEN);
-  });
+  proves(
+    "credential:own-server",
+    "by a forged host, an absolute address, userinfo, a trailing dot, other spellings of an address: no listener hears anything",
+    async () => {
+      const heard: string[] = [];
+      const listener = await startUpstream((req, res) => {
+        heard.push(`${req.method} ${req.url} ${req.headers.host} ${req.headers.authorization}`);
+        res.end("{}");
+      });
+      cleanups.push(() => listener.close());
+      const { port, host } = new URL(listener.url);
+      const vault = await caller.bearer("http://127.0.0.1:9/mcp", TOKEN);
+      const bound = "http://127.0.0.1:9/mcp";
+      const targets = [
+        `http://127.0.0.1:9@${host}/mcp`,
+        `http://127.0.0.1.:${port}/mcp`,
+        `http://2130706433:${port}/mcp`,
+        `http://0x7f.1:${port}/mcp`,
+        `http://[::ffff:127.0.0.1]:${port}/mcp`,
+        `http://localhost:${port}/mcp`,
+        `http://127.0.0.1:9/../../${host}/mcp`,
+        `http://127.0.0.1:9/mcp#@${host}`,
+        `http://127.0.0.1:9\\@${host}/mcp`,
+        `//${host}/mcp`,
+      ];
+      for (const target of targets) {
+        const one = await caller.send({ target, vaults: [vault] });
+        const other = await caller.send({ target, server: bound, vaults: [vault] });
+        expect([target, one.status >= 400, other.status >= 400]).toEqual([target, true, true]);
+      }
+      // Its own door is not for sale either: the host that is asked is the target's.
+      await caller.send({ target: bound, vaults: [vault], headers: { host } });
+      for (const name of ["x-forwarded-host", "forwarded", "x-original-url"])
+        await caller.send({ target: bound, vaults: [vault], headers: { [name]: host } });
+      expect(heard).toEqual([]);
+      for (const line of proxy.log) expect(line).not.toContain(TOKEN);
+    },
+  );
 
   test("a header with a line break in it is no header", async () => {
     const vault = await caller.bearer("http://127.0.0.1:9/mcp2", TOKEN);

@@ -3,8 +3,9 @@
 //
 // TencentCloud/CubeSandbox#1410, omnigent-ai/omnigent#3029, getsentry/junior#338, opensandbox-group/OpenSandbox#955
 
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect } from "vitest";
 import { mint } from "../../../session-store/ids.ts";
+import { proves } from "../../support/proves.ts";
 import { needs } from "../../support/real-part.ts";
 import { type Host, startHost } from "../../vault-proxy/egress-kit.ts";
 import { bash, ContainerStage } from "./containers.ts";
@@ -32,7 +33,8 @@ needs("docker")("a session with a vault and a limited network", () => {
     await other.close();
   });
 
-  test(
+  proves(
+    "egress:placeholder",
     "its own host gets the value, nobody else sees it",
     async () => {
       const { client } = contained.stage;
