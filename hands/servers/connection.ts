@@ -239,7 +239,7 @@ async function within<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
 }
 
 /** The HTTP status that an error stands for, wherever it is wrapped. */
-function statusOf(error: unknown): number | null {
+export function statusOf(error: unknown): number | null {
   for (let at = error, depth = 0; at instanceof Error && depth < 5; at = at.cause, depth += 1) {
     if (at instanceof SdkHttpError) return at.status;
     if ("code" in at && typeof at.code === "number" && at.code >= 400 && at.code < 600) return at.code;

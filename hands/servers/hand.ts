@@ -17,7 +17,7 @@ import type { Runner, RunnerCall } from "../runner.ts";
 import { cut, isOverCap, preview } from "../tools/cap.ts";
 import type { ArgumentChecks } from "./argument-checks.ts";
 import { Ended, Limits, type Times } from "./call-limits.ts";
-import { Connection, Trouble, type Where } from "./connection.ts";
+import { Connection, statusOf, Trouble, type Where } from "./connection.ts";
 import { REASON_CHARS_MAX } from "./limits.ts";
 import { masked } from "./mask.ts";
 import { Relisting } from "./relisting.ts";
@@ -263,7 +263,8 @@ export class ServerHand implements Runner {
       toolsChanged: () => this.#relisting.changed(),
       closed: () => log.info({ hand, server: name }, "server.closed"),
       stray: (line: string) => log.info({ hand, server: name, line: this.#masked(line).slice(0, REASON_CHARS_MAX) }, "server.said"),
-      trouble: (error: Error) => log.debug({ hand, server: name, reason: this.#masked(error.message).slice(0, REASON_CHARS_MAX) }, "server.trouble"),
+      // Its message may be a page of the server's.
+      trouble: (error: Error) => log.debug({ hand, server: name, error: error.name, status: statusOf(error) ?? undefined }, "server.trouble"),
     };
     const over = this.#over.signal;
     try {

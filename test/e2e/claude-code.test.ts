@@ -7,6 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { z } from "zod";
+import { peoplesServers } from "../support/mcp/people.ts";
 import { Program, ROOT } from "../support/process.ts";
 import { CLAUDE_CODE, needs } from "../support/real-part.ts";
 import { Stage } from "./cases/stage.ts";
@@ -23,8 +24,8 @@ let stage: Stage;
 let folder: string;
 let start: object;
 beforeAll(async () => {
-  stage = await Stage.open();
   folder = await mkdtemp(join(tmpdir(), "manyhands-claude-"));
+  stage = await Stage.open({ env: { MANYHANDS_MCP_SERVERS_FILE: await peoplesServers(folder) } });
   const [agent, environment] = await Promise.all([
     stage.client.beta.agents.create({ name: "Inner", model: "scripted-model" }),
     stage.client.beta.environments.create({ name: "inner" }),
@@ -60,6 +61,14 @@ interface Call {
 const calls: readonly Call[] = [
   { name: "a session over HTTP", server: () => overHttp(), tool: "create_session", input: () => start, gives: WORDS, other: "archive_session" },
   { name: "a session by the bridge", server: overStdio, tool: "create_session", input: () => start, gives: WORDS, other: "archive_session" },
+  {
+    name: "a hand at its own door",
+    server: () => overHttp("/mcp/hands/everything"),
+    tool: "echo",
+    input: () => ({ message: "hi" }),
+    gives: "Echo: hi",
+    other: "get-sum",
+  },
 ];
 
 /** Runs its command in a folder and an environment of its own; gives its standard output. */

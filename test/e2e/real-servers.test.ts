@@ -125,7 +125,7 @@ needs("chromium")("a browser", () => {
     const shown = (await session.results()).at(-1)?.text ?? "";
     const ref = /button "knock".*?\[ref=(\w+)\]/.exec(shown)?.[1];
     expect(ref, shown).toBeDefined();
-    const click = JSON.stringify({ element: "the button", target: ref, ref });
+    const click = JSON.stringify({ element: "the button", target: ref });
     await session.say(
       `call mcp__browser__browser_click: ${click}\n---\ncall mcp__browser__browser_snapshot: {}\n---\ncall mcp__browser__browser_take_screenshot: {}\nsay: seen`,
     );

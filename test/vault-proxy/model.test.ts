@@ -345,8 +345,13 @@ describe("leaks", () => {
     await post(proxy, "no json", { headers: await headers() });
     const logged = proxy.log.join("");
     for (const secret of [KEY, grant, "secret-of-the-user", "no json"]) expect(logged).not.toContain(secret);
-    expect(JSON.parse(proxy.log[0] ?? "")).toMatchObject({
-      msg: "model.relayed",
+    const lines = proxy.log.map((line): { msg: string } => JSON.parse(line));
+    expect(lines.find(({ msg }) => msg === "model.used")).toMatchObject({
+      sessionId: "sesn_logged",
+      provider: "default",
+      output: expect.any(Number),
+    });
+    expect(lines.find(({ msg }) => msg === "model.relayed")).toMatchObject({
       sessionId: "sesn_logged",
       fence: 9,
       path: "/v1/messages",
