@@ -16,10 +16,27 @@ port.postMessage({ type: "ready" } satisfies Judged);
 
 function wrongIn(schema: Asked["schema"], input: unknown): string | null {
   try {
-    const judged = validator.getValidator(schema)(input);
+    const judged = validator.getValidator(withDefaults(schema))(input);
     return judged.valid ? null : judged.errorMessage;
   } catch {
     // An unknown dialect, a reference that leads out, a pattern that is none: the server judges by itself.
     return null;
   }
+}
+
+/** The schema without demands for what has a default: many servers' schemas are made from what they hold afterwards, and list those as required. */
+function withDefaults<T>(node: T): T {
+  if (Array.isArray(node)) return node.map(withDefaults) as T;
+  if (!isObject(node)) return node;
+  const copy: Record<string, unknown> = Object.fromEntries(Object.entries(node).map(([name, inner]) => [name, withDefaults(inner)]));
+  const { required, properties } = copy;
+  if (Array.isArray(required) && isObject(properties)) copy.required = required.filter((name) => !hasDefault(properties, name));
+  return copy as T;
+}
+
+const isObject = (value: unknown): value is Record<string, unknown> => typeof value === "object" && value !== null && !Array.isArray(value);
+
+function hasDefault(properties: Readonly<Record<string, unknown>>, name: unknown): boolean {
+  const property = typeof name === "string" && Object.hasOwn(properties, name) ? properties[name] : undefined;
+  return isObject(property) && Object.hasOwn(property, "default");
 }

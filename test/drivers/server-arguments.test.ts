@@ -65,6 +65,21 @@ test("arguments that fit the server's own schema are sent, also where the model 
   ]);
 });
 
+test("what has a default may be absent, however deep, though its schema lists it as required", async () => {
+  const inner = { type: "object", properties: { scale: { ...text, default: "css" }, at: text }, required: ["scale", "at"] };
+  const schema = {
+    type: "object",
+    properties: { scale: { ...text, default: "css" }, inner, all: { type: "array", items: inner } },
+    required: ["scale"],
+  };
+  const { call, server } = await open({ tool: schema });
+  expect(await call("tool", {})).toBe("ran tool");
+  expect(await call("tool", { inner: { at: "x" }, all: [{ at: "y" }] })).toBe("ran tool");
+  const sent = server.count("tools/call");
+  expect(await call("tool", { all: [{ scale: "css" }] })).toContain("was not run");
+  expect(server.count("tools/call")).toBe(sent);
+});
+
 test("what can't be judged is sent: the server judges by itself", async () => {
   const odd = {
     none: undefined,
