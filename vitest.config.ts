@@ -6,6 +6,9 @@ const DOORS = [
   "test/vault-proxy/{main,model,mcp*,oauth*,validate,connect*,egress*}.test.ts",
 ];
 
+/** Of the drivers, what shares nothing with the others: no engine, no port, no store. */
+const APART = ["test/drivers/{server-*,hand-relay,vault-refresh}.test.ts"];
+
 const project = (name: string, include: string[], options: { timeoutMs: number; isSerial: boolean; exclude?: string[] }) => ({
   test: {
     name,
@@ -27,9 +30,9 @@ export default defineConfig({
         exclude: DOORS,
       }),
       project("doors", DOORS, { timeoutMs: 20_000, isSerial: false }),
-      project("drivers", ["test/drivers/**/*.test.ts"], { timeoutMs: 60_000, isSerial: true }),
+      project("drivers", ["test/drivers/**/*.test.ts"], { timeoutMs: 60_000, isSerial: true, exclude: APART }),
       // They mostly wait (for leases, limits, programs that start): some at a time.
-      project("e2e", ["test/e2e/**/*.test.ts", "test/chaos/**/*.test.ts"], { timeoutMs: 120_000, isSerial: false }),
+      project("e2e", ["test/e2e/**/*.test.ts", "test/chaos/**/*.test.ts", ...APART], { timeoutMs: 120_000, isSerial: false }),
       ...(process.env.PROOF ? [project("proof", ["test/proof/**/*.test.ts"], { timeoutMs: 3_600_000, isSerial: true })] : []),
     ],
     maxWorkers: 3,

@@ -1,5 +1,6 @@
 // Each point of a turn, each program killed there with -9: nothing acknowledged is lost, nothing is doubled, no tool that is not safe to repeat runs
-// twice, and the session goes on. One of the recoveries, drawn, is killed too; the proof (test/proof/kill.test.ts, or KILLS=all here) kills all of them.
+// twice, and the session goes on. Here a drawn half of the kills; the proof (test/proof/kill.test.ts, or KILLS=all here) kills all
+// of them, and every recovery too.
 
 import { describe } from "vitest";
 import { proves } from "../support/proves.ts";

@@ -35,12 +35,19 @@ const REACHED_MS = 30_000;
 const victimsOf = (store: StoreKind): readonly Victim[] =>
   store === "embedded" ? ["node", "hands", "vault-proxy", "everything"] : ["gateway", "worker", "hands", "vault-proxy", "redis", "everything"];
 
-/** Each point with each victim once, and with `isWhole` all of them again where the one that recovers dies too; without it, one of those. */
+/**
+ * With `isWhole`, each point with each victim once, and again where the one that recovers dies too. Without it a drawn half of the first, every point and every
+ * victim among them, and one of the others.
+ */
 export function killsOf(store: StoreKind, isWhole: boolean, chance: Chance): readonly Kill[] {
-  const once = POINTS.flatMap((point) => victimsOf(store).map((victim) => ({ point, victim, again: false })));
+  const victims = victimsOf(store);
+  const once = POINTS.flatMap((point) => victims.map((victim) => ({ point, victim, again: false })));
   const again = once.filter(({ point, victim }) => point !== "stored" && diesHeld(store, point, victim)).map((kill) => ({ ...kill, again: true }));
   const drawn = again[chance.between(0, again.length - 1)];
-  return isWhole || !drawn ? [...once, ...again] : [...once, drawn];
+  if (isWhole || !drawn) return [...once, ...again];
+  const drawnHalf = chance.between(0, 1);
+  const half = once.filter((_, at) => (Math.floor(at / victims.length) + (at % victims.length) + drawnHalf) % 2 === 0);
+  return [...half, drawn];
 }
 
 const diesHeld = (store: StoreKind, point: FaultPointName, victim: Victim): boolean => victim === "everything" || victim === holderOf(store, point);
