@@ -226,6 +226,7 @@ describe("one hand host", () => {
       "cancel",
       "settled",
       "release",
+      "configured",
       "instances",
     ]);
     await all.close();
