@@ -19,7 +19,8 @@ let doors: RelayDoors;
 beforeAll(async () => {
   dir = mkdtempSync(join(tmpdir(), "servers-"));
   const servers = join(dir, "servers.json");
-  const script = (...args: readonly string[]) => ({ command: process.execPath, args });
+  // The last word of its command line tells this test's children from all others.
+  const script = (...args: readonly string[]) => ({ command: process.execPath, args: [...args, dir] });
   const mcpServers = {
     everything: script(file(EVERYTHING[0]), EVERYTHING[1]),
     plain: script(file(STDIO), "plain"),
@@ -137,8 +138,8 @@ test("callers have children of their own, unless the hand is shared", async () =
 test("nothing is left of the children when the hand host ends", async () => {
   const client = await open("handshake", "everything");
   await client.call("echo", { message: "x" });
-  expect(running("server-everything", "stdio").length).toBeGreaterThan(0);
+  expect(running("server-everything", dir).length).toBeGreaterThan(0);
   await client.close();
   await place.last().end("SIGTERM");
-  await until(() => running("server-everything", "stdio").length === 0 && running(STDIO).length === 0);
+  await until(() => running(dir).length === 0, { what: () => `no process of ${dir}: ${running(dir)}` });
 });

@@ -85,6 +85,8 @@ test("what a killed hand host left is ended by the next one, and the hand works 
   const again = await hands.execute(holder, ref, { id: "b", name: "echo", input: { text: "hi" } }, false, never);
   expect(textOf(again)).toBe("hi");
   expect(processes(folder).some((pid) => left.includes(pid))).toBe(false);
+  await place.last().end("SIGTERM");
+  await gone();
 });
 
 test("six reconnects leave one", async () => {
