@@ -59,6 +59,8 @@ needs("redis-server")("a Redis that fails", () => {
       const stalled = sender.acknowledged.length;
       await redis.restart();
       await until(() => sender.acknowledged.length > stalled + 20, RESUME_MAX_MS);
+      // The bells' connection may come back a moment later.
+      await until(() => count("connection.restored") === 2 * (round + 1), RESUME_MAX_MS);
     }
     await sender.stop();
     const { texts, isDense } = await textsOf(store, id);
