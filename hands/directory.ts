@@ -2,15 +2,18 @@
 //
 //   R1  A host's id, address and boot number are one document (workspace "manyhands", kind "hand_host"), written when they change.
 //   R2  A hand whose session is gone is released: looked for at the start and every REAP_MS.
-//   R3  While the own hand host or the store can't be reached this goes on trying, and says so.
+//   R3  A probe's session is nowhere, and its hand is left alone for as long as a probe may take.
+//   R4  While the own hand host or the store can't be reached this goes on trying, and says so.
 
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger } from "pino";
 import { errors, request } from "undici";
 import { z } from "zod";
+import type { SessionId } from "../session-store/ids.ts";
 import { Refusal } from "../session-store/refusal.ts";
 import type { SessionStore } from "../session-store/store.ts";
 import type { Hands } from "./hand.ts";
+import { isProbe } from "./registry.ts";
 
 const WORKSPACE = "manyhands";
 const KIND = "hand_host";
@@ -18,6 +21,7 @@ const CHECK_MS = 5_000;
 const RETRY_MS = 250;
 const REAP_MS = 30_000;
 const ANSWER_MS = 3_000;
+const PROBE_MS = 120_000;
 
 const Identity = z.object({ id: z.string().min(1), boot: z.number().int() });
 const Announced = z.object({ url: z.string(), boot: z.number().int() });
@@ -36,6 +40,8 @@ export class HandHosts {
   readonly #end = new AbortController();
   #own: z.infer<typeof Identity> | null = null;
   #kept: Promise<void> = Promise.resolve();
+  /** Probes that were seen, and when first. R3 */
+  #probes = new Map<SessionId, number>();
 
   constructor(options: HandHostsOptions) {
     this.#options = options;
@@ -54,7 +60,7 @@ export class HandHosts {
     throw new Refusal("hand_lost", undefined, { detail: `no hand host is known by the id ${hostId}` });
   }
 
-  /** Announces this node's hand host for as long as it lives, and releases what nobody owns. R1 R2 R3 */
+  /** Announces this node's hand host for as long as it lives, and releases what nobody owns. R1 R2 R4 */
   start(hands: Pick<Hands, "instances" | "release">): void {
     this.#kept = this.#keep(hands);
   }
@@ -101,11 +107,15 @@ export class HandHosts {
     return own;
   }
 
-  /** R2 */
+  /** R2 R3 */
   async #reap(hands: Pick<Hands, "instances" | "release">, host: string): Promise<void> {
     const { store, log } = this.#options;
     const { signal } = this.#end;
-    for (const { hand, session } of await hands.instances(host, signal)) {
+    const instances = await hands.instances(host, signal);
+    const now = performance.now();
+    this.#probes = new Map(instances.filter(({ session }) => isProbe(session)).map(({ session }) => [session, this.#probes.get(session) ?? now]));
+    for (const { hand, session } of instances) {
+      if (now - (this.#probes.get(session) ?? Number.NEGATIVE_INFINITY) < PROBE_MS) continue;
       try {
         await store.getSession(session);
       } catch (error) {

@@ -6,6 +6,7 @@
 
 import { z } from "zod";
 import type { Documents } from "../session-store/documents.ts";
+import { mint, type SessionId } from "../session-store/ids.ts";
 import { Refusal } from "../session-store/refusal.ts";
 
 /** The documents' kind. */
@@ -61,6 +62,12 @@ export const RegisteredHand = z.object({
   }),
 });
 export type RegisteredHand = z.infer<typeof RegisteredHand>;
+
+const PROBE = "sesn_probe";
+
+/** A session that nobody has, under which a server is looked at. */
+export const mintProbe = (): SessionId => `${PROBE}${mint("x").slice(2)}` as SessionId;
+export const isProbe = (session: SessionId): boolean => session.startsWith(PROBE);
 
 /** Null: no hand of this name is registered in the workspace. */
 export async function findHand(documents: Documents, workspace: string, name: string): Promise<RegisteredHand | null> {

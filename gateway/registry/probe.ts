@@ -7,8 +7,8 @@
 
 import type { Logger } from "pino";
 import type { HandRef, Hands, ServerTool, ServerWanted } from "../../hands/hand.ts";
-import type { RegisteredHand } from "../../hands/registry.ts";
-import { type Fence, mintSession } from "../../session-store/ids.ts";
+import { mintProbe, type RegisteredHand } from "../../hands/registry.ts";
+import type { Fence } from "../../session-store/ids.ts";
 import { Refusal } from "../../session-store/refusal.ts";
 
 /** Until the server answers, where its registration says nothing. */
@@ -35,7 +35,7 @@ export async function probe(
 ): Promise<Probe> {
   if (hands === null) return { type: "failed", says: "this installation has no hand host" };
   const connectMs = Math.min(record.timeouts.connect_ms ?? CONNECT_MS, CONNECT_MS_MAX);
-  const holder = { session: mintSession(), fence: 1 as Fence };
+  const holder = { session: mintProbe(), fence: 1 as Fence };
   const signal = AbortSignal.timeout(connectMs + HOST_MS);
   let hand: HandRef | null = null;
   try {

@@ -8,6 +8,7 @@ import { join } from "node:path";
 import { pino } from "pino";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { HandHosts } from "../../hands/directory.ts";
+import { mintProbe } from "../../hands/registry.ts";
 import { mintSession, type SessionId } from "../../session-store/ids.ts";
 import { openStore } from "../../session-store/open.ts";
 import type { SessionStore } from "../../session-store/store.ts";
@@ -69,5 +70,20 @@ describe("the directory of hand hosts", () => {
     const hands = { instances: async () => [{ hand: "hand_one", session }], release: async (gone: SessionId) => void released.push(gone) };
     directory().start(hands);
     expect(await until(() => released[0])).toBe(session);
+  });
+
+  test("a server that is being looked at is not taken from whoever looks", async () => {
+    const [probe, gone] = [mintProbe(), mintSession()];
+    const released: SessionId[] = [];
+    const hands = {
+      instances: async () => [
+        { hand: "hand_looked_at", session: probe },
+        { hand: "hand_left", session: gone },
+      ],
+      release: async (session: SessionId) => void released.push(session),
+    };
+    directory().start(hands);
+    await until(() => released.length > 0);
+    expect(released).toEqual([gone]);
   });
 });
