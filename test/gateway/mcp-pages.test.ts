@@ -7,7 +7,7 @@ import { z } from "zod";
 import { API_KEY, type Api, makeAgent, makeEnvironment, makeSession, startApi } from "../support/api.ts";
 
 const SESSIONS = 45;
-const Found = z.object({ sessions: z.array(z.looseObject({ id: z.string() })), next_page: z.string().nullable() });
+const Found = z.object({ sessions: z.array(z.looseObject({ session_id: z.string() })), next_page: z.string().nullable() });
 
 let api: Api;
 let client: Client;
@@ -33,7 +33,7 @@ test("sessions by a tool", async () => {
   do {
     const { structuredContent } = await client.callTool({ name: "find_sessions", arguments: { limit: 10, ...(page !== null && { page }) } });
     const found = Found.parse(structuredContent);
-    seen.push(...found.sessions.map(({ id }) => id));
+    seen.push(...found.sessions.map(({ session_id }) => session_id));
     page = found.next_page;
     expect(seen.length).toBeLessThanOrEqual(SESSIONS);
   } while (page !== null);
