@@ -78,7 +78,8 @@ export class Exchange {
   async whole(): Promise<Buffer | null> {
     const pieces: Buffer[] = [];
     let bytes = 0;
-    for await (const piece of this.body()) {
+    // A refusal in the middle of it must still find its way back.
+    for await (const piece of this.body().iterator({ destroyOnReturn: false })) {
       const chunk = Buffer.from(piece);
       if (heldBytes + chunk.length > HELD_BYTES_MAX) return null;
       heldBytes += chunk.length;
