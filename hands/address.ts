@@ -34,10 +34,11 @@ for (const [net, bits] of [
 ] as const)
   INTERNAL.addSubnet(net, bits, "ipv4");
 for (const [net, bits] of [
-  ["::", 127],
+  ["::", 96],
   ["64:ff9b::", 96],
   ["64:ff9b:1::", 48],
   ["100::", 64],
+  ["2001::", 32],
   ["2001:db8::", 32],
   ["2002::", 16],
   ["fc00::", 7],
