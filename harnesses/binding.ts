@@ -3,8 +3,8 @@
 //   B1  No hand is touched before something needs it; a hand that the log names only hears the new fence, beside inference.
 //   B2  `log.hand` is durable before the first execute: whoever takes the session next asks the same host.
 //   B3  The fence is announced, and answered, before anything is asked again, cancelled or closed there.
-//   B5  A registered hand is provisioned as its registration stands: where that was changed since, anew. What was asked before is asked there again.
 //   B4  A lost hand is said so in the log, once; the next call provisions a new one.
+//   B5  A registered hand is provisioned as its registration stands: where that was changed since, anew. What was asked before is asked there again.
 
 import type { HandRef, Holder, ServerWanted, Wanted } from "../hands/hand.ts";
 import type { ServerRef } from "../session-store/events/log.ts";

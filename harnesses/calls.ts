@@ -154,7 +154,7 @@ export class Calls {
     return this.#execute(call);
   }
 
-  /** C6 */
+  /** C7 */
   #isLog({ server }: Call): boolean {
     return server !== null && serversOf(this.#journal.view.agent).some(({ name, url }) => name === server && url === LOG_URL);
   }

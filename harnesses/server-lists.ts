@@ -5,10 +5,10 @@
 //   L2  What the model is told stands in the log (`log.tools`): the same at every wake, whatever a server says meanwhile.
 //   L3  While a turn runs, tools come and go as the server says; a tool that the model knows changes only when a session begins to run. A changed
 //       definition is named in the entry.
-//   L5  Of a registered hand the model is told what was approved, as the registry has it, whether the server is there or not; what the server itself
-//       says is only held against it (registered-lists.ts).
 //   L4  A server that can't be reached is said once for each time that the session begins to run (`session.error`), and is tried again then. What the
 //       model knows of it stays: a call of it says that it is down.
+//   L5  Of a registered hand the model is told what was approved, as the registry has it, whether the server is there or not; what the server itself
+//       says is only held against it (registered-lists.ts).
 
 import type { ServerTools } from "../hands/hand.ts";
 import type { BrainEntry } from "../session-store/entry.ts";

@@ -5,9 +5,9 @@
 //       the server is told, a late answer is dropped, and the outcome says which limit it was.
 //   N3  A session id that the server forgot: one new connection and one more try. A second time it is an error.
 //   N4  A call whose connection broke after it was sent may have run, and its outcome says so.
+//   N5  A failed connection is tried again when somebody asks, not faster than a growing pause allows; `isFresh` asks at once.
 //   N6  A call that names an approved definition is sent only to a server whose list, read over this very connection and not longer ago than
 //       PIN_AGE_MS, has that definition.
-//   N5  A failed connection is tried again when somebody asks, not faster than a growing pause allows; `isFresh` asks at once.
 //   N7  A call that was refused for want of credentials is told of once, at the next ask for the list: the session is to know why.
 
 import { ProtocolError } from "@modelcontextprotocol/client";
