@@ -5,6 +5,7 @@ import type { AddressInfo } from "node:net";
 import { fileURLToPath } from "node:url";
 import { pino } from "pino";
 import { ServerRelay } from "../../../hands/relay/door.ts";
+import { SseReach } from "../../../hands/relay/sse.ts";
 import { Children } from "../../../hands/servers/children.ts";
 import type { ConfiguredServer } from "../../../hands/servers/configured.ts";
 import { Reach } from "../../../hands/servers/reach.ts";
@@ -25,12 +26,14 @@ export function script(path: string, args: readonly string[] = [], env: Readonly
 
 export async function startServerRelay(servers: Readonly<Record<string, ConfiguredServer>>, idleMs?: number): Promise<RunningRelay> {
   const reach = new Reach(["*"], 5_000);
+  const sse = new SseReach({ internalHosts: ["*"], vault: null });
   const children = new Children(`test-${process.pid}-${Math.random().toString(36).slice(2)}`, { PATH: process.env.PATH ?? "" });
   const log = pino({ level: "silent" });
   const relay = new ServerRelay({
     configured: new Map(Object.entries(servers)),
     children,
     reach,
+    sse,
     log,
     ...(idleMs !== undefined && { idleMs }),
   });
@@ -43,7 +46,7 @@ export async function startServerRelay(servers: Readonly<Record<string, Configur
       await relay.stop();
       http.closeAllConnections();
       await new Promise<void>((resolve) => http.close(() => resolve()));
-      await reach.close();
+      await Promise.all([sse.close(), reach.close()]);
     },
   };
 }
