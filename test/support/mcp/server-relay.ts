@@ -14,6 +14,8 @@ export const file = (path: string) => fileURLToPath(new URL(`../../../${path}`, 
 export const EVERYTHING = ["node_modules/@modelcontextprotocol/server-everything/dist/index.js", "stdio"] as const;
 
 export interface RunningRelay {
+  /** Where a gateway reaches it. */
+  readonly origin: string;
   /** The URL of a server, by its name. */
   url(server: string, query?: string): string;
   close(): Promise<void>;
@@ -39,9 +41,10 @@ export async function startServerRelay(servers: Readonly<Record<string, Configur
   });
   const http = createServer((request, response) => void relay.serve(request, response, new URL(request.url ?? "/", "http://none")));
   await new Promise<void>((resolve) => http.listen(0, "127.0.0.1", resolve));
-  const base = `http://127.0.0.1:${(http.address() as AddressInfo).port}/mcp/servers`;
+  const origin = `http://127.0.0.1:${(http.address() as AddressInfo).port}`;
   return {
-    url: (server, query = "") => `${base}/${encodeURIComponent(server)}${query}`,
+    origin,
+    url: (server, query = "") => `${origin}/mcp/servers/${encodeURIComponent(server)}${query}`,
     async close() {
       await relay.stop();
       http.closeAllConnections();
