@@ -11,7 +11,7 @@ import { refusedUrl } from "../address.ts";
 import { troubleOf } from "../servers/connection.ts";
 import { ANSWER_BYTES_MAX, TOTAL_MS } from "../servers/limits.ts";
 import type { Fetch } from "../servers/reach.ts";
-import { tooManyBytes } from "../servers/too-much.ts";
+import { TooMuch, tooManyBytes } from "../servers/too-much.ts";
 import { type Envelope, readEnvelope } from "./envelope.ts";
 import { type Hearing, type Line, Untaken } from "./line.ts";
 import { type ServerEvent, SseParser } from "./sse-parser.ts";
@@ -99,18 +99,25 @@ export class SseLine implements Line {
   async #listen(): Promise<void> {
     const { url, fetch } = this.#options;
     const { signal } = this.#closed;
+    let answer: Response;
     try {
-      const answer = await fetch(url, { method: "GET", headers: { accept: "text/event-stream", "cache-control": "no-store" }, signal });
-      const wrong = wrongWith(answer);
-      if (wrong !== null || answer.body === null) {
-        await answer.body?.cancel();
-        return this.#over(wrong ?? "its answer has no body");
-      }
-      const parser = new SseParser((event) => this.#hear(event), ANSWER_BYTES_MAX, tooManyBytes);
-      for await (const chunk of answer.body) parser.take(chunk);
-      this.#over("its stream ended");
+      answer = await fetch(url, { method: "GET", headers: { accept: "text/event-stream", "cache-control": "no-store" }, signal });
     } catch (error) {
       this.#over(troubleOf(error, signal, false).message);
+      return;
+    }
+    const wrong = wrongWith(answer);
+    if (wrong !== null) {
+      this.#over(wrong);
+      await drain(answer);
+      return;
+    }
+    const parser = new SseParser((event) => this.#hear(event), ANSWER_BYTES_MAX, tooManyBytes);
+    try {
+      for await (const chunk of answer.body ?? []) parser.take(chunk);
+      this.#over("its stream ended");
+    } catch (error) {
+      this.#over(error instanceof TooMuch ? error.message : "its stream broke off");
     }
   }
 

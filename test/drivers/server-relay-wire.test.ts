@@ -54,7 +54,7 @@ test("an answer whose connection broke goes on where it was, for a client that n
 });
 
 test("a session ends with its DELETE, its child with it; so does one that nobody uses", async () => {
-  relay = await startServerRelay({ plain: STDIO }, 600);
+  relay = await startServerRelay({ plain: STDIO }, { idleMs: 600 });
   const url = relay.url("plain");
   const isAlive = (pid: number) => {
     try {

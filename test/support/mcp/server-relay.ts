@@ -9,6 +9,7 @@ import { SseReach } from "../../../hands/relay/sse.ts";
 import { Children } from "../../../hands/servers/children.ts";
 import type { ConfiguredServer } from "../../../hands/servers/configured.ts";
 import { Reach } from "../../../hands/servers/reach.ts";
+import { VaultWay } from "../../../hands/servers/vault-way.ts";
 
 export const file = (path: string) => fileURLToPath(new URL(`../../../${path}`, import.meta.url));
 export const EVERYTHING = ["node_modules/@modelcontextprotocol/server-everything/dist/index.js", "stdio"] as const;
@@ -16,6 +17,7 @@ export const EVERYTHING = ["node_modules/@modelcontextprotocol/server-everything
 export interface RunningRelay {
   /** Where a gateway reaches it. */
   readonly origin: string;
+  readonly logged: readonly string[];
   /** The URL of a server, by its name. */
   url(server: string, query?: string): string;
   close(): Promise<void>;
@@ -26,11 +28,23 @@ export function script(path: string, args: readonly string[] = [], env: Readonly
   return { type: "command", command: { command: process.execPath, args: [file(path), ...args], env, cwd: null } };
 }
 
-export async function startServerRelay(servers: Readonly<Record<string, ConfiguredServer>>, idleMs?: number): Promise<RunningRelay> {
+interface Options {
+  readonly idleMs?: number;
+  readonly internalHosts?: readonly string[];
+  readonly vaultUrl?: string;
+  readonly port?: number;
+}
+
+export async function startServerRelay(
+  servers: Readonly<Record<string, ConfiguredServer>>,
+  { idleMs, internalHosts = ["*"], vaultUrl, port = 0 }: Options = {},
+): Promise<RunningRelay> {
   const reach = new Reach(["*"], 5_000);
-  const sse = new SseReach({ internalHosts: ["*"], vault: null });
+  const vault = vaultUrl === undefined ? null : new VaultWay(vaultUrl);
+  const sse = new SseReach({ internalHosts, vault });
   const children = new Children(`test-${process.pid}-${Math.random().toString(36).slice(2)}`, { PATH: process.env.PATH ?? "" });
-  const log = pino({ level: "silent" });
+  const logged: string[] = [];
+  const log = pino({ level: "debug" }, { write: (line: string) => void logged.push(line) });
   const relay = new ServerRelay({
     configured: new Map(Object.entries(servers)),
     children,
@@ -40,16 +54,17 @@ export async function startServerRelay(servers: Readonly<Record<string, Configur
     ...(idleMs !== undefined && { idleMs }),
   });
   const http = createServer((request, response) => void relay.serve(request, response, new URL(request.url ?? "/", "http://none")));
-  await new Promise<void>((resolve) => http.listen(0, "127.0.0.1", resolve));
+  await new Promise<void>((resolve) => http.listen(port, "127.0.0.1", resolve));
   const origin = `http://127.0.0.1:${(http.address() as AddressInfo).port}`;
   return {
     origin,
+    logged,
     url: (server, query = "") => `${origin}/mcp/servers/${encodeURIComponent(server)}${query}`,
     async close() {
       await relay.stop();
       http.closeAllConnections();
       await new Promise<void>((resolve) => http.close(() => resolve()));
-      await Promise.all([sse.close(), reach.close()]);
+      await Promise.all([sse.close(), reach.close(), vault?.close()]);
     },
   };
 }
