@@ -16,6 +16,19 @@ export const PING = ": ping\n\n";
 const EVENT = "event: message\ndata: ";
 const [LF, CR, SPACE] = [10, 13, 32];
 
+/** How a failure is told where a stream was begun already. */
+const tellers = new WeakMap<ServerResponse, (message: object) => void>();
+export const tellsFailure = (response: ServerResponse, tell: (message: object) => void): void => void tellers.set(response, tell);
+
+/** False: words can't be said any more. Null: nobody asked for any. */
+export function tellFailure(response: ServerResponse, message: object | null): boolean {
+  const tell = tellers.get(response);
+  if (!tell || response.destroyed || response.writableEnded) return false;
+  if (message === null) response.end();
+  else tell(message);
+  return true;
+}
+
 export class EarlyStream {
   static readonly #all = new WeakMap<ServerResponse, EarlyStream>();
   readonly #response: ServerResponse;
@@ -27,6 +40,7 @@ export class EarlyStream {
     response.write(OPENING);
     this.#alive = setInterval(() => response.write(PING), keepAliveMs);
     response.once("close", () => this.hush());
+    tellsFailure(response, (message) => this.end(JSON.stringify(message)));
   }
 
   static of(response: ServerResponse): EarlyStream | null {
