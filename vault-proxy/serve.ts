@@ -6,6 +6,7 @@
 //   CONNECT egress:1, /egress/…   the way out of hands; see egress/egress.ts
 //   …    /mcp                     see mcp.ts
 //   …    /v1/vaults…              the vaults' API, for gateways; see api/door.ts
+//   POST /seal …             repository tokens in, references out; see git/door.ts
 //   POST /vaults/check            which of a session's vaults are not there, or archived; for gateways
 //   GET  /openapi.json            the vaults' part of the API's document
 
@@ -21,6 +22,11 @@ import { Vaults } from "./api/vaults.ts";
 import type { Audit } from "./audit.ts";
 import { Egress } from "./egress/egress.ts";
 import type { Way } from "./egress/way.ts";
+import { GitDoor } from "./git/door.ts";
+import type { GitHosts } from "./git/hosts.ts";
+import { Repositories } from "./git/repositories.ts";
+import { GitRoute } from "./git/route.ts";
+import { Seals } from "./git/seal.ts";
 import { Grants } from "./grant.ts";
 import { Guard } from "./guard.ts";
 import { McpRoute } from "./mcp.ts";
@@ -30,7 +36,7 @@ import type { Spend } from "./models/spend.ts";
 import { Connector } from "./oauth/connector.ts";
 import { OAUTH_TIMEOUT_MS, Refresher } from "./oauth/refresh.ts";
 import type { Reach } from "./reach.ts";
-import type { VaultStore } from "./store.ts";
+import { StoreTrouble, type VaultStore } from "./store.ts";
 
 const REVOKE_BYTES_MAX = 4_096;
 /** A whole request has this long to arrive; longer than any honest upload of 32 MB. */
@@ -61,6 +67,8 @@ export interface ServeOptions {
   readonly reach: Reach;
   /** By which hands go out. */
   readonly egressWay: Way;
+  /** Where repositories may be. */
+  readonly gitHosts: GitHosts;
   /** Our OAuth client as it is published; null: it is not. */
   readonly clientDocument?: { readonly url: string; readonly redirectUri: string } | null;
   readonly log: Logger;
@@ -95,13 +103,17 @@ export async function serve(options: ServeOptions): Promise<Serving> {
   const connect = { connector: new Connector({ guard, document: options.clientDocument ?? null }), audit };
   const validator = new Validator({ vaults, guard, refresher, audit });
   const door = new VaultDoor({ vaults, grants, rule: (url) => reach.refusesToBind(url), connect, validator, log });
-  const egress = new Egress({ grants, way: options.egressWay, vaults: options.vaults, audit, log });
+  const repositories = new Repositories(options.vaults);
+  const git = new GitRoute({ repositories, hosts: options.gitHosts, audit, log });
+  const gitDoor = new GitDoor({ grants, hosts: options.gitHosts, seals: new Seals(options.vaults), repositories, log });
+  const egress = new Egress({ grants, way: options.egressWay, vaults: options.vaults, audit, git, log });
 
   const route = async (req: IncomingMessage, res: ServerResponse): Promise<void> => {
     if (req.url?.startsWith("/model/")) return model.handle(req, res);
     if (req.url?.split("?")[0] === "/mcp") return mcp.handle(req, res);
     if (req.url?.startsWith("/egress/")) return egress.handle(req, res);
     if (door.takes(req.url ?? "")) return door.handle(req, res);
+    if (gitDoor.takes(req.url ?? "")) return gitDoor.handle(req, res);
     if (req.url === "/healthz" && req.method === "GET") {
       return answer(res, 200, {
         ok: true,
@@ -110,7 +122,7 @@ export async function serve(options: ServeOptions): Promise<Serving> {
         vaults: options.vaults.driver,
       });
     }
-    if (req.url === "/revoke" && req.method === "POST") return revoke(req, res, grants, { log, mcp, egress });
+    if (req.url === "/revoke" && req.method === "POST") return revoke(req, res, grants, { log, mcp, egress, repositories });
     refuse(res, "no_route");
   };
 
@@ -135,6 +147,7 @@ export async function serve(options: ServeOptions): Promise<Serving> {
       await refresher.close();
       await model.close();
       await guard.close();
+      await git.close();
     },
   };
 }
@@ -143,7 +156,7 @@ async function revoke(
   req: IncomingMessage,
   res: ServerResponse,
   grants: Grants,
-  { log, mcp, egress }: { readonly log: Logger; readonly mcp: McpRoute; readonly egress: Egress },
+  { log, mcp, egress, repositories }: { readonly log: Logger; readonly mcp: McpRoute; readonly egress: Egress; readonly repositories: Repositories },
 ): Promise<void> {
   const checked = await grants.check(req.headers.authorization, "revoke");
   if (checked.type === "refused") {
@@ -151,7 +164,7 @@ async function revoke(
     refuse(res, checked.reason === "unready" ? "grant_unready" : checked.reason === "other_use" ? "other_use" : "no_grant");
     return;
   }
-  const { sessionId } = checked.grant;
+  const { sessionId, workspace } = checked.grant;
   const asked = Revocation.safeParse(await readSmall(req));
   if (!asked.success || asked.data.session !== sessionId) {
     refuse(res, "not_a_session");
@@ -163,6 +176,14 @@ async function revoke(
   }
   mcp.cut(sessionId);
   egress.revoked(sessionId);
+  try {
+    if (workspace !== null) await repositories.remove(workspace, sessionId);
+  } catch (error) {
+    if (!(error instanceof StoreTrouble)) throw error;
+    log.error({ sessionId, reason: error.reason, detail: error.detail }, "vault_store.failed");
+    refuse(res, "no_vault_store");
+    return;
+  }
   log.info({ sessionId }, "grant.revoked");
   answer(res, 200, { revoked: sessionId });
 }

@@ -8,9 +8,9 @@
 
 /**
  * `vault`: a vault with its credentials. `create`: which id a create with an idempotency key was given. `authority`: what the egress proxy signs
- * certificates and makes placeholders with.
+ * certificates and makes placeholders with, and the key of seals. `repository`: what a session's repositories are opened with.
  */
-export type RecordKind = "vault" | "create" | "authority";
+export type RecordKind = "vault" | "create" | "authority" | "repository";
 
 export interface RecordKey {
   readonly workspace: string;
