@@ -7,8 +7,8 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createGunzip } from "node:zlib";
 import { promisify } from "node:util";
+import { createGunzip } from "node:zlib";
 
 const run = promisify(execFile);
 
@@ -86,7 +86,12 @@ export async function startGitServer(): Promise<GitServer> {
   return made;
 }
 
-const IDENTITY = { GIT_AUTHOR_NAME: "Test", GIT_AUTHOR_EMAIL: "test@example.com", GIT_COMMITTER_NAME: "Test", GIT_COMMITTER_EMAIL: "test@example.com" };
+const IDENTITY = {
+  GIT_AUTHOR_NAME: "Test",
+  GIT_AUTHOR_EMAIL: "test@example.com",
+  GIT_COMMITTER_NAME: "Test",
+  GIT_COMMITTER_EMAIL: "test@example.com",
+};
 
 /** The common gateway interface, as far as http-backend needs it. */
 function serve(req: IncomingMessage, res: ServerResponse, root: string, env: Readonly<Record<string, string>>): void {
@@ -116,7 +121,10 @@ function serve(req: IncomingMessage, res: ServerResponse, root: string, env: Rea
     head += piece.toString("latin1");
     const end = head.indexOf("\r\n\r\n");
     if (end < 0) return;
-    const headers = head.slice(0, end).split("\r\n").map((line) => [line.slice(0, line.indexOf(":")), line.slice(line.indexOf(":") + 1).trim()] as const);
+    const headers = head
+      .slice(0, end)
+      .split("\r\n")
+      .map((line) => [line.slice(0, line.indexOf(":")), line.slice(line.indexOf(":") + 1).trim()] as const);
     const status = Number(headers.find(([name]) => name.toLowerCase() === "status")?.[1]?.slice(0, 3) ?? 200);
     res.writeHead(status, headers.filter(([name]) => name.toLowerCase() !== "status").flat());
     res.write(Buffer.from(head.slice(end + 4), "latin1"));

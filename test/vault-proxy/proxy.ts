@@ -32,14 +32,20 @@ export async function startProxy(
     models?: Models;
     internalHosts?: readonly string[];
     egress?: EgressParts;
+    gitOrigins?: readonly string[];
     folder?: string;
   } = {},
 ): Promise<TestProxy> {
   const log: string[] = [];
-  const { keys = fixedKey(KEY), headersTimeoutMs = 5_000, bodyBytesMax, models, internalHosts, egress } = more;
+  const { keys = fixedKey(KEY), headersTimeoutMs = 5_000, bodyBytesMax, models, internalHosts, egress, gitOrigins } = more;
   const logger = pino({ level: "trace" }, { write: (line: string) => log.push(line) });
   const folder = more.folder === undefined ? {} : { folder: more.folder };
-  const parts = await openVaultParts(logger, { internalHosts: internalHosts ?? [], ...(egress && { egress }), ...folder });
+  const parts = await openVaultParts(logger, {
+    internalHosts: internalHosts ?? [],
+    gitOrigins: gitOrigins ?? [],
+    ...(egress && { egress }),
+    ...folder,
+  });
   const serving = await serve({
     ...parts,
     host: "127.0.0.1",
