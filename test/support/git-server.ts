@@ -29,6 +29,8 @@ export interface GitServer {
   add(path: string, files: Readonly<Record<string, string>>, token: string | null): Promise<void>;
   /** What a git command says in that repository. */
   git(path: string, ...args: readonly string[]): Promise<string>;
+  /** One more commit on `main`, of one file. */
+  commit(path: string, file: string, text: string): Promise<void>;
   /** From now on this token opens it. */
   setToken(path: string, token: string | null): void;
   close(): Promise<void>;
@@ -75,6 +77,15 @@ export async function startGitServer(): Promise<GitServer> {
       tokens.set(path, token);
     },
     git,
+    async commit(path, file, text) {
+      const work = await mkdtemp(join(root, "work-"));
+      const at = async (...args: readonly string[]) => run("git", ["-C", work, ...args], { env: { ...env, ...IDENTITY } });
+      await run("git", ["clone", "--quiet", join(root, `${path}.git`), work], { env });
+      await writeFile(join(work, file), text);
+      await at("add", "--all");
+      await at("commit", "--quiet", `--message=${file}`);
+      await at("push", "--quiet", "origin", "HEAD:main");
+    },
     setToken: (path, token) => void tokens.set(path, token),
     async close() {
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
