@@ -36,6 +36,7 @@ import type { Spend } from "./models/spend.ts";
 import { Connector } from "./oauth/connector.ts";
 import { OAUTH_TIMEOUT_MS, Refresher } from "./oauth/refresh.ts";
 import type { Reach } from "./reach.ts";
+import { Revocations } from "./revocations.ts";
 import { StoreTrouble, type VaultStore } from "./store.ts";
 
 const REVOKE_BYTES_MAX = 4_096;
@@ -71,6 +72,8 @@ export interface ServeOptions {
   readonly gitHosts: GitHosts;
   /** Our OAuth client as it is published; null: it is not. */
   readonly clientDocument?: { readonly url: string; readonly redirectUri: string } | null;
+  /** How often revocations of other proxies are looked for. */
+  readonly lookMs?: number;
   readonly log: Logger;
 }
 
@@ -100,13 +103,20 @@ export async function serve(options: ServeOptions): Promise<Serving> {
   const isShared = options.vaults.driver === "server";
   const refresher = new Refresher({ vaults, guard, audit, log, isShared, tokenMs: options.oauthTimeoutMs ?? OAUTH_TIMEOUT_MS });
   const mcp = new McpRoute({ vaults, grants, guard, refresher, audit, log });
-  const connect = { connector: new Connector({ guard, document: options.clientDocument ?? null }), audit };
+  const connect = { connector: new Connector({ guard, store: options.vaults, document: options.clientDocument ?? null }), audit };
   const validator = new Validator({ vaults, guard, refresher, audit });
   const door = new VaultDoor({ vaults, grants, rule: (url) => reach.refusesToBind(url), connect, validator, log });
   const repositories = new Repositories(options.vaults);
   const git = new GitRoute({ repositories, hosts: options.gitHosts, audit, log });
   const gitDoor = new GitDoor({ grants, hosts: options.gitHosts, seals: new Seals(options.vaults), repositories, log });
   const egress = new Egress({ grants, way: options.egressWay, vaults: options.vaults, audit, git, log });
+  const cut = (session: string): void => {
+    model.cut(session);
+    mcp.cut(session);
+    egress.revoked(session);
+  };
+  const { lookMs } = options;
+  const revocations = new Revocations({ store: options.vaults, grants, cut, log, ...(lookMs === undefined ? {} : { lookMs }) });
 
   const route = async (req: IncomingMessage, res: ServerResponse): Promise<void> => {
     if (req.url?.startsWith("/model/")) return model.handle(req, res);
@@ -122,7 +132,7 @@ export async function serve(options: ServeOptions): Promise<Serving> {
         vaults: options.vaults.driver,
       });
     }
-    if (req.url === "/revoke" && req.method === "POST") return revoke(req, res, grants, { log, mcp, egress, repositories });
+    if (req.url === "/revoke" && req.method === "POST") return revoke(req, res, { grants, revocations, repositories, log });
     refuse(res, "no_route");
   };
 
@@ -131,6 +141,7 @@ export async function serve(options: ServeOptions): Promise<Serving> {
     void route(req, res);
   });
   server.on("connect", (req: IncomingMessage, socket: Duplex, head: Buffer) => void egress.take(req, socket, head));
+  await revocations.start();
   const address = await listen(server, options.port, options.host);
   return {
     url: `http://${address.family === "IPv6" ? `[${address.address}]` : address.address}:${address.port}`,
@@ -138,12 +149,13 @@ export async function serve(options: ServeOptions): Promise<Serving> {
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
       server.closeIdleConnections();
       egress.close();
-      const cut = setTimeout(() => {
+      const late = setTimeout(() => {
         server.closeAllConnections();
         egress.cut();
       }, DRAIN_MS);
       await closed;
-      clearTimeout(cut);
+      clearTimeout(late);
+      await revocations.close();
       await refresher.close();
       await model.close();
       await guard.close();
@@ -155,8 +167,12 @@ export async function serve(options: ServeOptions): Promise<Serving> {
 async function revoke(
   req: IncomingMessage,
   res: ServerResponse,
-  grants: Grants,
-  { log, mcp, egress, repositories }: { readonly log: Logger; readonly mcp: McpRoute; readonly egress: Egress; readonly repositories: Repositories },
+  {
+    grants,
+    revocations,
+    repositories,
+    log,
+  }: { readonly grants: Grants; readonly revocations: Revocations; readonly repositories: Repositories; readonly log: Logger },
 ): Promise<void> {
   const checked = await grants.check(req.headers.authorization, "revoke");
   if (checked.type === "refused") {
@@ -170,12 +186,11 @@ async function revoke(
     refuse(res, "not_a_session");
     return;
   }
-  if (!grants.revoke(sessionId)) {
+  const came = await revocations.add(sessionId);
+  if (came === "full") {
     refuse(res, "busy");
     return;
   }
-  mcp.cut(sessionId);
-  egress.revoked(sessionId);
   try {
     if (workspace !== null) await repositories.remove(workspace, sessionId);
   } catch (error) {
@@ -184,7 +199,11 @@ async function revoke(
     refuse(res, "no_vault_store");
     return;
   }
-  log.info({ sessionId }, "grant.revoked");
+  log.info({ sessionId, isKept: came === "kept" }, "grant.revoked");
+  if (came === "unstored") {
+    refuse(res, "not_kept");
+    return;
+  }
   answer(res, 200, { revoked: sessionId });
 }
 

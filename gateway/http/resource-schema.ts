@@ -24,7 +24,7 @@ const isMountPath = (text: string): boolean =>
   /^\/workspace(\/[^/\x00-\x1f\x7f]{1,255})+$/.test(text) && !/\/\.{1,2}(\/|$)/.test(text) && !/^\/workspace\/\.manyhands(\/|$)/.test(text);
 
 /** As `seal` gives it back; anything else never came through there. */
-export const Sealed = shownAs(z.string().regex(/^sealed_[0-9A-Za-z_-]{1,2000}$/, "can't be taken: this installation has no vault proxy"), {
+const Sealed = shownAs(z.string().regex(/^sealed_[0-9A-Za-z_-]{1,2000}$/, "can't be taken: this installation has no vault proxy"), {
   type: "string",
   minLength: 1,
   maxLength: TOKEN_CHARS_MAX,

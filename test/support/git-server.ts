@@ -12,7 +12,7 @@ import { createGunzip } from "node:zlib";
 
 const run = promisify(execFile);
 
-export interface GitRequest {
+interface GitRequest {
   readonly method: string;
   readonly url: string;
   readonly authorization: string;
