@@ -2,6 +2,7 @@
 
 import { z } from "zod";
 import { limit, page } from "./query.ts";
+import { shownAs } from "./shown.ts";
 
 const REPOSITORIES_MAX = 50;
 const URL_CHARS_MAX = 2_048;
@@ -9,6 +10,8 @@ const PATH_CHARS_MAX = 1_024;
 const BRANCH_CHARS_MAX = 255;
 const WORKSPACE = "/workspace";
 const LIST_MAX = 1_000;
+/** Of a token as clients write it. */
+const TOKEN_CHARS_MAX = 1_024;
 
 /** What git itself takes for a branch, and nothing that a program could take for an option. */
 const isBranch = (text: string): boolean =>
@@ -21,7 +24,13 @@ const isMountPath = (text: string): boolean =>
   /^\/workspace(\/[^/\x00-\x1f\x7f]{1,255})+$/.test(text) && !/\/\.{1,2}(\/|$)/.test(text) && !/^\/workspace\/\.manyhands(\/|$)/.test(text);
 
 /** As `seal` gives it back; anything else never came through there. */
-export const Sealed = z.string().regex(/^sealed_[0-9A-Za-z_-]{1,2000}$/, "can't be taken: this installation has no vault proxy");
+const Sealed = shownAs(z.string().regex(/^sealed_[0-9A-Za-z_-]{1,2000}$/, "can't be taken: this installation has no vault proxy"), {
+  type: "string",
+  minLength: 1,
+  maxLength: TOKEN_CHARS_MAX,
+  pattern: "^[!-~]+$",
+  writeOnly: true,
+});
 
 const Checkout = z.discriminatedUnion("type", [
   z.strictObject({ type: z.literal("branch"), name: z.string().min(1).max(BRANCH_CHARS_MAX).refine(isBranch, "is no name of a branch") }),

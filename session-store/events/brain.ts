@@ -54,7 +54,7 @@ export type SessionErrorType =
   | RepositoryErrorType;
 
 /** Why a session does not have one of its repositories. None ends a turn. */
-export type RepositoryErrorType =
+type RepositoryErrorType =
   | "repository_authentication_error"
   | "repository_forbidden_error"
   | "repository_not_found_error"

@@ -7,12 +7,12 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createGunzip } from "node:zlib";
 import { promisify } from "node:util";
+import { createGunzip } from "node:zlib";
 
 const run = promisify(execFile);
 
-export interface GitRequest {
+interface GitRequest {
   readonly method: string;
   readonly url: string;
   readonly authorization: string;
@@ -29,6 +29,8 @@ export interface GitServer {
   add(path: string, files: Readonly<Record<string, string>>, token: string | null): Promise<void>;
   /** What a git command says in that repository. */
   git(path: string, ...args: readonly string[]): Promise<string>;
+  /** One more commit on `main`, of one file. */
+  commit(path: string, file: string, text: string): Promise<void>;
   /** From now on this token opens it. */
   setToken(path: string, token: string | null): void;
   close(): Promise<void>;
@@ -75,6 +77,15 @@ export async function startGitServer(): Promise<GitServer> {
       tokens.set(path, token);
     },
     git,
+    async commit(path, file, text) {
+      const work = await mkdtemp(join(root, "work-"));
+      const at = async (...args: readonly string[]) => run("git", ["-C", work, ...args], { env: { ...env, ...IDENTITY } });
+      await run("git", ["clone", "--quiet", join(root, `${path}.git`), work], { env });
+      await writeFile(join(work, file), text);
+      await at("add", "--all");
+      await at("commit", "--quiet", `--message=${file}`);
+      await at("push", "--quiet", "origin", "HEAD:main");
+    },
     setToken: (path, token) => void tokens.set(path, token),
     async close() {
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
@@ -86,7 +97,12 @@ export async function startGitServer(): Promise<GitServer> {
   return made;
 }
 
-const IDENTITY = { GIT_AUTHOR_NAME: "Test", GIT_AUTHOR_EMAIL: "test@example.com", GIT_COMMITTER_NAME: "Test", GIT_COMMITTER_EMAIL: "test@example.com" };
+const IDENTITY = {
+  GIT_AUTHOR_NAME: "Test",
+  GIT_AUTHOR_EMAIL: "test@example.com",
+  GIT_COMMITTER_NAME: "Test",
+  GIT_COMMITTER_EMAIL: "test@example.com",
+};
 
 /** The common gateway interface, as far as http-backend needs it. */
 function serve(req: IncomingMessage, res: ServerResponse, root: string, env: Readonly<Record<string, string>>): void {
@@ -116,7 +132,10 @@ function serve(req: IncomingMessage, res: ServerResponse, root: string, env: Rea
     head += piece.toString("latin1");
     const end = head.indexOf("\r\n\r\n");
     if (end < 0) return;
-    const headers = head.slice(0, end).split("\r\n").map((line) => [line.slice(0, line.indexOf(":")), line.slice(line.indexOf(":") + 1).trim()] as const);
+    const headers = head
+      .slice(0, end)
+      .split("\r\n")
+      .map((line) => [line.slice(0, line.indexOf(":")), line.slice(line.indexOf(":") + 1).trim()] as const);
     const status = Number(headers.find(([name]) => name.toLowerCase() === "status")?.[1]?.slice(0, 3) ?? 200);
     res.writeHead(status, headers.filter(([name]) => name.toLowerCase() !== "status").flat());
     res.write(Buffer.from(head.slice(end + 4), "latin1"));

@@ -146,7 +146,9 @@ export class GitRoute {
   ): Promise<Dispatcher.ResponseData> {
     const { origin, pathname } = new URL(repository.url);
     const headers = headersOf(req, service, isAdvertisement, repository.token);
-    let base = this.#moved.get(name) ?? pathname;
+    // Where it is now is asked anew each time; what follows on the answer goes to the same place.
+    let base = isAdvertisement ? pathname : (this.#moved.get(name) ?? pathname);
+    if (isAdvertisement) this.#moved.delete(name);
     for (let hops = 0; ; hops += 1) {
       const answer = await this.#guard.agent.request({
         origin,
@@ -215,7 +217,9 @@ export class GitRoute {
   }
 }
 
-/** What is none of these is a bug. */
+/** Whatever a host or a hand does is none of these: they are bugs. */
+const isBug = (error: Error): boolean => [TypeError, ReferenceError, RangeError, SyntaxError].some((kind) => error instanceof kind);
+
 function deniedOf(error: unknown): GitDenied {
   let code = "";
   for (let at = error, depth = 0; at instanceof Error && depth < 8; at = at.cause, depth += 1) {
@@ -225,7 +229,8 @@ function deniedOf(error: unknown): GitDenied {
     if (at instanceof AuditTrouble) return new GitDenied("no_audit");
     if (at instanceof Unreachable) return new GitDenied(at.reason === "network" || at.reason === "time" ? "unreachable" : "refused");
     if ("code" in at && typeof at.code === "string") code = at.code;
+    else if (isBug(at)) throw error;
+    else if (code === "") code = at.name;
   }
-  if (code === "") throw error;
   return new GitDenied(/TIMEOUT/.test(code) ? "silent" : "unreachable", code);
 }
