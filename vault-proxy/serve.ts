@@ -30,6 +30,7 @@ import type { Spend } from "./models/spend.ts";
 import { Connector } from "./oauth/connector.ts";
 import { OAUTH_TIMEOUT_MS, Refresher } from "./oauth/refresh.ts";
 import type { Reach } from "./reach.ts";
+import { Revocations } from "./revocations.ts";
 import type { VaultStore } from "./store.ts";
 
 const REVOKE_BYTES_MAX = 4_096;
@@ -63,6 +64,8 @@ export interface ServeOptions {
   readonly egressWay: Way;
   /** Our OAuth client as it is published; null: it is not. */
   readonly clientDocument?: { readonly url: string; readonly redirectUri: string } | null;
+  /** How often revocations of other proxies are looked for. */
+  readonly lookMs?: number;
   readonly log: Logger;
 }
 
@@ -92,10 +95,17 @@ export async function serve(options: ServeOptions): Promise<Serving> {
   const isShared = options.vaults.driver === "server";
   const refresher = new Refresher({ vaults, guard, audit, log, isShared, tokenMs: options.oauthTimeoutMs ?? OAUTH_TIMEOUT_MS });
   const mcp = new McpRoute({ vaults, grants, guard, refresher, audit, log });
-  const connect = { connector: new Connector({ guard, document: options.clientDocument ?? null }), audit };
+  const connect = { connector: new Connector({ guard, store: options.vaults, document: options.clientDocument ?? null }), audit };
   const validator = new Validator({ vaults, guard, refresher, audit });
   const door = new VaultDoor({ vaults, grants, rule: (url) => reach.refusesToBind(url), connect, validator, log });
   const egress = new Egress({ grants, way: options.egressWay, vaults: options.vaults, audit, log });
+  const cut = (session: string): void => {
+    model.cut(session);
+    mcp.cut(session);
+    egress.revoked(session);
+  };
+  const { lookMs } = options;
+  const revocations = new Revocations({ store: options.vaults, grants, cut, log, ...(lookMs === undefined ? {} : { lookMs }) });
 
   const route = async (req: IncomingMessage, res: ServerResponse): Promise<void> => {
     if (req.url?.startsWith("/model/")) return model.handle(req, res);
@@ -110,7 +120,7 @@ export async function serve(options: ServeOptions): Promise<Serving> {
         vaults: options.vaults.driver,
       });
     }
-    if (req.url === "/revoke" && req.method === "POST") return revoke(req, res, grants, { log, mcp, egress });
+    if (req.url === "/revoke" && req.method === "POST") return revoke(req, res, { grants, revocations, log });
     refuse(res, "no_route");
   };
 
@@ -119,6 +129,7 @@ export async function serve(options: ServeOptions): Promise<Serving> {
     void route(req, res);
   });
   server.on("connect", (req: IncomingMessage, socket: Duplex, head: Buffer) => void egress.take(req, socket, head));
+  await revocations.start();
   const address = await listen(server, options.port, options.host);
   return {
     url: `http://${address.family === "IPv6" ? `[${address.address}]` : address.address}:${address.port}`,
@@ -126,12 +137,13 @@ export async function serve(options: ServeOptions): Promise<Serving> {
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
       server.closeIdleConnections();
       egress.close();
-      const cut = setTimeout(() => {
+      const late = setTimeout(() => {
         server.closeAllConnections();
         egress.cut();
       }, DRAIN_MS);
       await closed;
-      clearTimeout(cut);
+      clearTimeout(late);
+      await revocations.close();
       await refresher.close();
       await model.close();
       await guard.close();
@@ -142,8 +154,7 @@ export async function serve(options: ServeOptions): Promise<Serving> {
 async function revoke(
   req: IncomingMessage,
   res: ServerResponse,
-  grants: Grants,
-  { log, mcp, egress }: { readonly log: Logger; readonly mcp: McpRoute; readonly egress: Egress },
+  { grants, revocations, log }: { readonly grants: Grants; readonly revocations: Revocations; readonly log: Logger },
 ): Promise<void> {
   const checked = await grants.check(req.headers.authorization, "revoke");
   if (checked.type === "refused") {
@@ -157,13 +168,16 @@ async function revoke(
     refuse(res, "not_a_session");
     return;
   }
-  if (!grants.revoke(sessionId)) {
+  const came = await revocations.add(sessionId);
+  if (came === "full") {
     refuse(res, "busy");
     return;
   }
-  mcp.cut(sessionId);
-  egress.revoked(sessionId);
-  log.info({ sessionId }, "grant.revoked");
+  log.info({ sessionId, isKept: came === "kept" }, "grant.revoked");
+  if (came === "unstored") {
+    refuse(res, "not_kept");
+    return;
+  }
   answer(res, 200, { revoked: sessionId });
 }
 

@@ -8,9 +8,10 @@
 
 /**
  * `vault`: a vault with its credentials. `create`: which id a create with an idempotency key was given. `authority`: what the egress proxy signs
- * certificates and makes placeholders with.
+ * certificates and makes placeholders with. `revocation`: a session whose grants count no more (revocations.ts). `authorization`: one that a person is in
+ * the middle of (oauth/flows.ts).
  */
-export type RecordKind = "vault" | "create" | "authority";
+export type RecordKind = "vault" | "create" | "authority" | "revocation" | "authorization";
 
 export interface RecordKey {
   readonly workspace: string;

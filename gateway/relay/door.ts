@@ -23,6 +23,7 @@ import { INVALID_PARAMS, INVALID_REQUEST, idIn, NO_SESSION, REFUSED, RpcError, t
 import { HAND_SCOPES } from "../mcp/surface.ts";
 import { addressOf, upstreamOf, type Ways } from "./address.ts";
 import { audit, told } from "./audit.ts";
+import { tellFailure } from "./early.ts";
 import { Eras } from "./eras.ts";
 import { HandFailure } from "./failure.ts";
 import { type KnownHand, KnownHands } from "./hands.ts";
@@ -271,6 +272,7 @@ export class HandRelay {
 
   /** M4 */
   #answer(response: ServerResponse, id: RpcId | null, error: unknown): void {
+    if (response.headersSent && tellFailure(response, id === null ? null : told(this.#options.log, error, id).body)) return;
     if (response.headersSent || response.destroyed) {
       if (!(error instanceof RpcError)) this.#options.log.error({ err: error }, "hand.broke");
       return void response.destroy();

@@ -21,7 +21,7 @@ import { insertionOf } from "./insertion.ts";
 import { Interceptor, isTls } from "./intercept.ts";
 import { Line, Lines, readPolicy } from "./line.ts";
 import { type Place, placeOf } from "./place.ts";
-import { Denied, deny, denyConnect } from "./says.ts";
+import { Denied, deny, denyConnect, last } from "./says.ts";
 import { type Secret, Secrets } from "./secrets.ts";
 import { tunnel } from "./tunnel.ts";
 import type { Way } from "./way.ts";
@@ -59,6 +59,7 @@ export class Egress {
     if (head.length > 0) socket.unshift(head);
     const { grants, log } = this.#options;
     const { authorization } = req.headers;
+    if (!isConnect(req)) return say(socket, "400 Bad Request");
     const checked = req.url === AUTHORITY ? await grants.check(authorization, "egress") : null;
     if (checked === null || checked.type === "refused") {
       if (checked !== null) log.warn({ reason: checked.reason }, "grant.refused");
@@ -128,6 +129,7 @@ export class Egress {
     let isOpen = false;
     try {
       await line.during(async () => {
+        if (!isConnect(req)) throw new Denied("not_a_connect", place);
         const judged = judge(line, place);
         const hasSecrets = (await this.#secrets.at(line.grant, judged.host)).length > 0;
         // A host that has a credential is connected to when its first request comes: what is wrong then can be told in words of HTTP.
@@ -216,5 +218,11 @@ function deniedOf(error: unknown): Denied {
 const factsOf = ({ code, detail }: Denied): object => ({ denied: code, ...(detail === "" ? {} : { code: detail }) });
 
 function say(socket: Duplex, status: string): void {
-  socket.end(`HTTP/1.1 ${status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n`);
+  last(socket, `HTTP/1.1 ${status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n`);
+}
+
+/** What follows a CONNECT is the tunnel's: one with a body, or with two readings of where it ends, is none. */
+function isConnect({ headers, httpVersion }: IncomingMessage): boolean {
+  const hasBody = headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) !== 0;
+  return !hasBody && (headers.host !== undefined || httpVersion === "1.0");
 }
