@@ -23,8 +23,8 @@ export async function upstreamOf(hand: RegisteredHand, caller: Caller, { handsUr
   const { transport } = hand;
   switch (transport.type) {
     case "http": {
+      if (hand.vault_ids.length === 0) return plainOf(hand, transport.url);
       const url = urlOf(transport.url);
-      if (hand.vault_ids.length === 0) return { url, headers: {}, isOwn: false, target: null, era: null };
       if (vault === null) throw refused("Its credential is in a vault, and this installation has none.");
       const grant = await vault.grant(hand.name, caller.workspace, hand.vault_ids);
       const headers = { authorization: `Bearer ${grant}`, "x-manyhands-target": url.href };
@@ -50,6 +50,17 @@ export async function upstreamOf(hand: RegisteredHand, caller: Caller, { handsUr
       return { url, headers, isOwn: true, target: null, era: null };
     }
   }
+}
+
+const plain = new WeakMap<RegisteredHand, Address>();
+
+/** Read once for each record. */
+function plainOf(hand: RegisteredHand, text: string): Address {
+  const known = plain.get(hand);
+  if (known) return known;
+  const address = { url: urlOf(text), headers: {}, isOwn: false, target: null, era: null };
+  plain.set(hand, address);
+  return address;
 }
 
 const OWN = "own:";
