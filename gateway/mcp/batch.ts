@@ -9,7 +9,7 @@
 
 import { IncomingMessage, ServerResponse } from "node:http";
 import { Socket } from "node:net";
-import { INVALID_REQUEST, keyOf, RpcError, readMessage } from "./rpc.ts";
+import { errorMessage, INTERNAL_ERROR, INVALID_REQUEST, idIn, keyOf, RpcError, type RpcId, readMessage } from "./rpc.ts";
 import { SseResponse } from "./sse.ts";
 import { SseReader } from "./sse-reader.ts";
 
@@ -17,6 +17,7 @@ const REVISIONS: ReadonlySet<string> = new Set(["2024-11-05", "2025-03-26"]);
 const MESSAGES_MAX = 64;
 const BYTES_MAX = 64 * 1024 * 1024;
 const STREAM_AFTER_MS = 1_000;
+const BROKEN = { code: INTERNAL_ERROR, message: "The answer broke off. The request may have been carried out." };
 const HEAD_END = "\r\n\r\n";
 
 /** `version`: what the session speaks; null: there is none. B1 B4 */
@@ -44,7 +45,7 @@ export async function serveBatch(
     const kind = kindOf(message);
     const served = serve(at, part.response)
       .then(() => part.over)
-      .then(() => answer.take(part, kind));
+      .then(() => answer.take(part, kind, idIn(message)));
     if (kind === "request") running.push(served);
     else await served;
   }
@@ -96,10 +97,12 @@ class BatchAnswer {
     if (this.#bytes > BYTES_MAX) this.stream();
   }
 
-  /** What a part came to as a whole. A notice has no answer, whatever came of it. */
-  async take({ body, status }: Part, kind: ReturnType<typeof kindOf>): Promise<void> {
-    if (kind === "request" || kind === "none") this.#statuses.add(status);
-    if (body !== "" && (kind === "request" || kind === "none")) await this.message(body);
+  /** What a part came to as a whole. A notice has no answer, whatever came of it; a request that was called off has none either. */
+  async take({ body, response }: Part, kind: ReturnType<typeof kindOf>, id: RpcId | null): Promise<void> {
+    if (kind !== "request" && kind !== "none") return;
+    this.#statuses.add(response.statusCode);
+    if (!response.writableFinished) await this.message(JSON.stringify(errorMessage(id, BROKEN)));
+    else if (body !== "") await this.message(body);
   }
 
   end(): void {
@@ -144,10 +147,6 @@ class Part {
     const gone = () => socket.destroy();
     whole.once("close", gone);
     socket.once("close", () => whole.off("close", gone));
-  }
-
-  get status(): number {
-    return this.response.statusCode;
   }
 
   /** Of an answer that is no stream. */

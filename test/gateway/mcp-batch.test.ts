@@ -71,13 +71,14 @@ describe.each(OLD)("a session of revision %s", (version) => {
 
   test.each(["http", "sse"])("has each request of a batch answered once at the hand %s, with what comes before the answer", async (hand) => {
     const { headers } = await session(hand, version);
-    const { all, of } = await batch(door(hand), headers, [
+    const { status, text, all, of } = await batch(door(hand), headers, [
       tool(1, "echo", { big: 1 }),
       tool(2, "steps", {}, { progressToken: "p" }),
       tool(3, "throws"),
       call(4, "tools/list"),
     ]);
-    for (const id of [1, 2, 3, 4]) expect(of(id)).toHaveLength(1);
+    expect(status, text).toBe(200);
+    for (const id of [1, 2, 3, 4]) expect(of(id), text).toHaveLength(1);
     expect(of(3)[0]?.error).toMatchObject({ code: -31_999, message: expect.stringContaining("Refused on purpose") });
     const progress = all.filter((message) => "method" in message && message.method === "notifications/progress");
     expect(progress).toMatchObject([0, 0.5, 1].map((at) => ({ params: { progressToken: "p", progress: at } })));
