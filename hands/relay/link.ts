@@ -163,7 +163,9 @@ export class Link {
     const says = this.end ?? "it was ended";
     for (const number of [...this.#open.keys()]) {
       const open = this.#take(number);
-      open?.reply.end(errorOf(open.id, REFUSED, `The server ended before it answered: ${says}. The request may have had its effect.`));
+      // Pid 0: there never was a child.
+      const effect = this.#child.pid === 0 ? "" : " The request may have had its effect.";
+      open?.reply.end(errorOf(open.id, REFUSED, `The server ended before it answered: ${says}.${effect}`));
     }
     this.#heard?.ended(says);
   }
