@@ -36,6 +36,7 @@ export interface RelayOptions {
   readonly reach: Reach;
   readonly log: Logger;
   readonly idleMs?: number;
+  readonly sessionsMax?: number;
 }
 
 export class ServerRelay {
@@ -44,6 +45,8 @@ export class ServerRelay {
   readonly #shared: SharedServers;
   readonly #stateless: StatelessLinks;
   readonly #eras: Eras;
+  /** Sessions that are on their way: they have their place already. R4 */
+  #joining = 0;
   readonly #timer: NodeJS.Timeout;
 
   constructor(options: RelayOptions) {
@@ -95,7 +98,7 @@ export class ServerRelay {
     const { id, method, params } = message;
     if (method === "initialize" && id !== undefined) {
       if (session) return answer(response, 400, errorOf(id, INVALID_REQUEST, "This session is initialized already."));
-      if (this.#sessions.size >= SESSIONS_MAX)
+      if (this.#sessions.size + this.#joining >= (this.#options.sessionsMax ?? SESSIONS_MAX))
         return answer(response, 503, errorOf(id, REFUSED, "The hand host has as many sessions as it can hold."));
       return given.isShared ? this.#joinShared(response, given, message) : this.#open(response, given, { ...message, id });
     }
@@ -141,7 +144,12 @@ export class ServerRelay {
 
   async #joinShared(response: ServerResponse, { name, server }: { name: string; server: CommandServer }, hello: Envelope): Promise<void> {
     const id = hello.id ?? null;
-    const joined = await this.#shared.join(name, server, hello, (says) => this.#gone(joined.session, says));
+    this.#joining += 1;
+    const joined = await this.#shared
+      .join(name, server, hello, (says) => this.#gone(joined.session, says))
+      .finally(() => {
+        this.#joining -= 1;
+      });
     if (!joined.session) return answer(response, 502, errorOf(id, REFUSED, joined.says));
     this.#sessions.set(joined.session.id, joined.session);
     answer(response, 200, { jsonrpc: "2.0", id, result: joined.result }, { "mcp-session-id": joined.session.id });

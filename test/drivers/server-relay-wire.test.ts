@@ -54,7 +54,7 @@ test("an answer whose connection broke goes on where it was, for a client that n
 });
 
 test("a session ends with its DELETE, its child with it; so does one that nobody uses", async () => {
-  relay = await startServerRelay({ plain: STDIO }, 600);
+  relay = await startServerRelay({ plain: STDIO }, { idleMs: 600 });
   const url = relay.url("plain");
   const isAlive = (pid: number) => {
     try {
@@ -93,6 +93,16 @@ test("requests that are no message, of no session, of no server, or of an id tha
   first.catch(() => {});
   await until(async () => (await post(url, slow, session)).status === 400);
   off.abort();
+});
+
+test.each(["", "?sharing=shared"])("a burst of clients does not pass the bound of sessions: %s", async (query) => {
+  relay = await startServerRelay({ plain: STDIO }, { sessionsMax: 3 });
+  const url = relay.url("plain", query);
+  const hello = { protocolVersion: "2025-11-25", capabilities: {}, clientInfo: { name: "t", version: "1" } };
+  const statuses = async () =>
+    (await Promise.all(Array.from({ length: 8 }, () => post(url, { id: 1, method: "initialize", params: hello })))).map(({ status }) => status);
+  expect((await statuses()).sort()).toEqual([200, 200, 200, 503, 503, 503, 503, 503]);
+  expect(await statuses()).toEqual(Array.from({ length: 8 }, () => 503));
 });
 
 test("a server of the file that has a URL is relayed as it is, without the caller's credential", async () => {

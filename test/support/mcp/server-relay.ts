@@ -23,7 +23,10 @@ export function script(path: string, args: readonly string[] = [], env: Readonly
   return { type: "command", command: { command: process.execPath, args: [file(path), ...args], env, cwd: null } };
 }
 
-export async function startServerRelay(servers: Readonly<Record<string, ConfiguredServer>>, idleMs?: number): Promise<RunningRelay> {
+export async function startServerRelay(
+  servers: Readonly<Record<string, ConfiguredServer>>,
+  limits: { readonly idleMs?: number; readonly sessionsMax?: number } = {},
+): Promise<RunningRelay> {
   const reach = new Reach(["*"], 5_000);
   const children = new Children(`test-${process.pid}-${Math.random().toString(36).slice(2)}`, { PATH: process.env.PATH ?? "" });
   const log = pino({ level: "silent" });
@@ -32,7 +35,7 @@ export async function startServerRelay(servers: Readonly<Record<string, Configur
     children,
     reach,
     log,
-    ...(idleMs !== undefined && { idleMs }),
+    ...limits,
   });
   const http = createServer((request, response) => void relay.serve(request, response, new URL(request.url ?? "/", "http://none")));
   await new Promise<void>((resolve) => http.listen(0, "127.0.0.1", resolve));
