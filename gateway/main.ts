@@ -14,6 +14,7 @@ import { type Config, EXIT_CONFIGURATION, isLoopback, readConfig, SettingError }
 import { openHands } from "./hand-host.ts";
 import { ensureKeys } from "./keys.ts";
 import { HEADER_BYTES_MAX, harden, listen } from "./listen.ts";
+import { LogLines } from "./log-lines.ts";
 import { makeServer } from "./server.ts";
 import { endOnBugs, endWhenAsked } from "./shutdown.ts";
 import { VaultProxy } from "./vault-proxy.ts";
@@ -23,7 +24,7 @@ const DRAIN_MS = 2_500;
 const ANSWERS_MS = 1_000;
 
 const config = orStop(readConfig);
-const log = pino({ level: config.logLevel, base: { role: "gateway" } }, process.stdout);
+const log = pino({ level: config.logLevel, base: { role: "gateway" } }, new LogLines((text) => void process.stdout.write(text)));
 endOnBugs(log);
 try {
   await run(config);

@@ -59,7 +59,8 @@ class PassingHandler implements Dispatcher.DispatchHandler {
   readonly #passing: Passing;
   readonly #resolve: (passed: Passed) => void;
   readonly #reject: (error: RpcError) => void;
-  readonly #events: Events;
+  /** Null: the answer is no stream, or did not begin. */
+  #events: Events | null = null;
   readonly #limit: NodeJS.Timeout | null;
   readonly #startedAt = performance.now();
   readonly #opening: NodeJS.Timeout | null;
@@ -75,13 +76,12 @@ class PassingHandler implements Dispatcher.DispatchHandler {
   #isOver = false;
 
   constructor(address: Address, passing: Passing, resolve: (passed: Passed) => void, reject: (error: RpcError) => void) {
-    const { times, response, looker, stopped, id, keepAliveMs } = passing;
+    const { times, response, stopped, id, keepAliveMs } = passing;
     const isListening = times === null;
     this.#address = address;
     this.#passing = passing;
     this.#resolve = resolve;
     this.#reject = reject;
-    this.#events = new Events(looker);
     this.#limit = times && setTimeout(() => this.#fail(timedOut("was silent and did not answer", times.idleMs), "tell"), times.idleMs);
     this.#opening = id !== null || isListening ? EarlyStream.wait(response, { isListening, keepAliveMs }) : null;
     response.once("close", this.#onClose);
@@ -126,7 +126,7 @@ class PassingHandler implements Dispatcher.DispatchHandler {
     if (this.#bytes > ANSWER_BYTES_MAX) return void this.#fail(tooLong(ANSWER_BYTES_MAX), "tell");
     switch (this.#mode) {
       case "events":
-        return void this.#passEvents(controller, chunk);
+        return void (this.#events && this.#passEvents(controller, this.#events, chunk));
       case "flowing":
         return void this.#write(controller, [EarlyStream.of(this.#passing.response) ? onOneLine(chunk) : chunk]);
       case "collecting":
@@ -160,7 +160,9 @@ class PassingHandler implements Dispatcher.DispatchHandler {
   };
 
   #beginEvents(): void {
-    const { response, keepAliveMs } = this.#passing;
+    const { response, keepAliveMs, looker } = this.#passing;
+    const events = new Events(looker);
+    this.#events = events;
     this.#mode = "events";
     const early = EarlyStream.of(response);
     if (early) early.hush();
@@ -170,18 +172,18 @@ class PassingHandler implements Dispatcher.DispatchHandler {
       response.write(OPENING);
     }
     this.#alive = setInterval(() => {
-      if (this.#events.isBetween) response.write(PING);
+      if (events.isBetween) response.write(PING);
     }, keepAliveMs);
   }
 
-  #passEvents(controller: Dispatcher.DispatchController, chunk: Buffer): void {
+  #passEvents(controller: Dispatcher.DispatchController, events: Events, chunk: Buffer): void {
     let out: readonly Buffer[];
     try {
-      out = this.#events.take(chunk);
+      out = events.take(chunk);
     } catch (error) {
       return void this.#fail(failureOf(error), "tell");
     }
-    if (this.#passing.times === null && this.#events.isBetween) this.#bytes = this.#events.heldBytes;
+    if (this.#passing.times === null && events.isBetween) this.#bytes = events.heldBytes;
     this.#write(controller, out);
   }
 
@@ -249,9 +251,8 @@ class PassingHandler implements Dispatcher.DispatchHandler {
       this.#finish();
       return void this.#reject(error);
     }
-    const canComeBack = how === "break" && this.#events.hasIds;
-    if (this.#mode !== "events" || !this.#events.isBetween || id === null || canComeBack)
-      return void this.#done("answered", () => response.destroy());
+    const canComeBack = how === "break" && this.#events?.hasIds === true;
+    if (this.#events?.isBetween !== true || id === null || canComeBack) return void this.#done("answered", () => response.destroy());
     this.#done("answered", () => response.end(`event: message\ndata: ${JSON.stringify(errorMessage(id, error))}\n\n`));
   }
 

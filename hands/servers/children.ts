@@ -15,6 +15,7 @@ import { PassThrough, type Readable, type Writable } from "node:stream";
 const MARK = "HAND_OWNER";
 const GRACE_MS = 1_000;
 const POLL_MS = 25;
+export const NOT_STARTED = "it could not be started";
 
 /** How a server is started; only the operator's own configuration says so. */
 export interface Command {
@@ -101,7 +102,7 @@ function notStarted(ended: Promise<string> | string): Child {
 }
 
 const endedAtStart = (error: unknown): string =>
-  `it could not be started: ${error instanceof Error ? ("code" in error ? String(error.code) : error.name) : "unknown"}`;
+  `${NOT_STARTED}: ${error instanceof Error ? ("code" in error ? String(error.code) : error.name) : "unknown"}`;
 
 /** What the types say of a process is not so for one that got no pipes. */
 const hasPipes = (child: { readonly stdin: unknown; readonly stdout: unknown; readonly stderr: unknown }): boolean =>

@@ -107,7 +107,7 @@ test.each(["", "?sharing=shared"])("a burst of clients does not pass the bound o
 
 test("a server of the file that has a URL is relayed as it is, without the caller's credential", async () => {
   raw = await RawServer.start();
-  relay = await startServerRelay({ remote: { type: "url", url: new URL(raw.url) } });
+  relay = await startServerRelay({ remote: { type: "url", url: new URL(raw.url), isSse: false } });
   const direct = await post(raw.url, { id: 1, method: "tools/list" });
   const through = await post(relay.url("remote"), { id: 1, method: "tools/list" }, { authorization: "Bearer not-for-others" });
   expect([through.status, await through.text()]).toEqual([direct.status, await direct.text()]);
