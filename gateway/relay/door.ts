@@ -18,10 +18,11 @@ import { sendJson } from "../http/call.ts";
 import { type Access, Challenge } from "../mcp/access.ts";
 import { VERSIONS } from "../mcp/handshake/era.ts";
 import { type Reach, refusedReach } from "../mcp/origin.ts";
-import { INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, idIn, NO_SESSION, REFUSED, RpcError, type RpcId } from "../mcp/rpc.ts";
+import { INVALID_PARAMS, INVALID_REQUEST, idIn, NO_SESSION, REFUSED, RpcError, type RpcId } from "../mcp/rpc.ts";
 import { HAND_SCOPES } from "../mcp/surface.ts";
 import { addressOf, upstreamOf, type Ways } from "./address.ts";
 import { audit, told } from "./audit.ts";
+import { tellFailure } from "./early.ts";
 import { Eras } from "./eras.ts";
 import { HandFailure } from "./failure.ts";
 import { KnownHands } from "./hands.ts";
@@ -186,9 +187,9 @@ export class HandRelay {
     }
     if (message.kind === "request" && message.method === "initialize") {
       if (session) throw new RpcError(INVALID_REQUEST, "This session is initialized already.");
-      const isTaken = upstream.address.era !== "stateless" && (await this.#handshake.initialize(visit));
-      if (isTaken) return;
-      if (!(await this.#eras.isStateless(upstream))) throw new RpcError(INTERNAL_ERROR, "The hand did not agree to initialize.", { status: 502 });
+      const refused = upstream.address.era === "stateless" ? undefined : await this.#handshake.initialize(visit);
+      if (refused === null) return;
+      if (refused && !(await this.#eras.isStateless(upstream))) throw refused;
       return this.#cross(visit, inbound, [STATELESS_VERSION]);
     }
     if (!session) throw new RpcError(REFUSED, "Bad Request: Mcp-Session-Id header is required");
@@ -246,6 +247,7 @@ export class HandRelay {
 
   /** M4 */
   #answer(response: ServerResponse, id: RpcId | null, error: unknown): void {
+    if (response.headersSent && tellFailure(response, id === null ? null : told(this.#options.log, error, id).body)) return;
     if (response.headersSent || response.destroyed) {
       if (!(error instanceof RpcError)) this.#options.log.error({ err: error }, "hand.broke");
       return void response.destroy();

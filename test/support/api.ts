@@ -43,6 +43,7 @@ export interface Api {
   readonly logged: readonly string[];
   /** The vault proxy's own; null unless it was asked for. */
   readonly vaults: VaultParts | null;
+  readonly vaultUrl: string | null;
   /** One request; a string or buffer goes out as it is, anything else as JSON. */
   call(method: string, path: string, body?: unknown, headers?: Record<string, string>): Promise<Answer>;
   /** The next POST's answer is kept back: `stored` is called in its place, and the connection is expected to go. */
@@ -110,6 +111,7 @@ export async function startApi(
     url,
     store: opened,
     vaults: vaults?.parts ?? null,
+    vaultUrl: vaults?.client.url ?? null,
     logged,
     client: new Anthropic({ apiKey: API_KEY, baseURL: url, maxRetries: 0 }),
     call: (method, path, body, headers) => call(url, method, path, body, headers),
