@@ -15,6 +15,7 @@ import { openHands } from "./hand-host.ts";
 import { ensureKeys } from "./keys.ts";
 import { HEADER_BYTES_MAX, harden, listen } from "./listen.ts";
 import { LogLines } from "./log-lines.ts";
+import { sweepNowAndThen } from "./repository-sweep.ts";
 import { makeServer } from "./server.ts";
 import { endOnBugs, endWhenAsked } from "./shutdown.ts";
 import { VaultProxy } from "./vault-proxy.ts";
@@ -65,6 +66,7 @@ async function run({ keysDir, apiKey, redisUrl, dataDir, leaseMs, keepAliveMs, h
     fault,
     ready: () => isReady,
     keepAliveMs,
+    handCheckMs: more.hands.checkMs,
     mcp,
   });
   const server = createServer({ maxHeaderSize: HEADER_BYTES_MAX }, door.listener);
@@ -75,11 +77,13 @@ async function run({ keysDir, apiKey, redisUrl, dataDir, leaseMs, keepAliveMs, h
       ? await (await import("./brain.ts")).startBrain({ config, store, log, fault, handsDoor: { keys: handsKeys, url: () => ownUrl || undefined } })
       : null;
 
+  const endSweep = vaultProxy && sweepNowAndThen(vaultProxy, store, log);
   endWhenAsked({
     log,
     parentPipe,
     stop: async () => {
       isReady = false;
+      endSweep?.();
       door.close();
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
       server.closeIdleConnections();

@@ -6,6 +6,7 @@
 //   CONNECT egress:1, /egress/…   the way out of hands; see egress/egress.ts
 //   …    /mcp                     see mcp.ts
 //   …    /v1/vaults…              the vaults' API, for gateways; see api/door.ts
+//   POST /seal …             repository tokens in, references out; see git/door.ts
 //   POST /vaults/check            which of a session's vaults are not there, or archived; for gateways
 //   GET  /openapi.json            the vaults' part of the API's document
 
@@ -21,6 +22,11 @@ import { Vaults } from "./api/vaults.ts";
 import type { Audit } from "./audit.ts";
 import { Egress } from "./egress/egress.ts";
 import type { Way } from "./egress/way.ts";
+import { GitDoor } from "./git/door.ts";
+import type { GitHosts } from "./git/hosts.ts";
+import { Repositories } from "./git/repositories.ts";
+import { GitRoute } from "./git/route.ts";
+import { Seals } from "./git/seal.ts";
 import { Grants } from "./grant.ts";
 import { Guard } from "./guard.ts";
 import { McpRoute } from "./mcp.ts";
@@ -31,7 +37,7 @@ import { Connector } from "./oauth/connector.ts";
 import { OAUTH_TIMEOUT_MS, Refresher } from "./oauth/refresh.ts";
 import type { Reach } from "./reach.ts";
 import { Revocations } from "./revocations.ts";
-import type { VaultStore } from "./store.ts";
+import { StoreTrouble, type VaultStore } from "./store.ts";
 
 const REVOKE_BYTES_MAX = 4_096;
 /** A whole request has this long to arrive; longer than any honest upload of 32 MB. */
@@ -62,6 +68,8 @@ export interface ServeOptions {
   readonly reach: Reach;
   /** By which hands go out. */
   readonly egressWay: Way;
+  /** Where repositories may be. */
+  readonly gitHosts: GitHosts;
   /** Our OAuth client as it is published; null: it is not. */
   readonly clientDocument?: { readonly url: string; readonly redirectUri: string } | null;
   /** How often revocations of other proxies are looked for. */
@@ -98,7 +106,10 @@ export async function serve(options: ServeOptions): Promise<Serving> {
   const connect = { connector: new Connector({ guard, store: options.vaults, document: options.clientDocument ?? null }), audit };
   const validator = new Validator({ vaults, guard, refresher, audit });
   const door = new VaultDoor({ vaults, grants, rule: (url) => reach.refusesToBind(url), connect, validator, log });
-  const egress = new Egress({ grants, way: options.egressWay, vaults: options.vaults, audit, log });
+  const repositories = new Repositories(options.vaults);
+  const git = new GitRoute({ repositories, hosts: options.gitHosts, audit, log });
+  const gitDoor = new GitDoor({ grants, hosts: options.gitHosts, seals: new Seals(options.vaults), repositories, log });
+  const egress = new Egress({ grants, way: options.egressWay, vaults: options.vaults, audit, git, log });
   const cut = (session: string): void => {
     model.cut(session);
     mcp.cut(session);
@@ -112,6 +123,7 @@ export async function serve(options: ServeOptions): Promise<Serving> {
     if (req.url?.split("?")[0] === "/mcp") return mcp.handle(req, res);
     if (req.url?.startsWith("/egress/")) return egress.handle(req, res);
     if (door.takes(req.url ?? "")) return door.handle(req, res);
+    if (gitDoor.takes(req.url ?? "")) return gitDoor.handle(req, res);
     if (req.url === "/healthz" && req.method === "GET") {
       return answer(res, 200, {
         ok: true,
@@ -120,7 +132,7 @@ export async function serve(options: ServeOptions): Promise<Serving> {
         vaults: options.vaults.driver,
       });
     }
-    if (req.url === "/revoke" && req.method === "POST") return revoke(req, res, { grants, revocations, log });
+    if (req.url === "/revoke" && req.method === "POST") return revoke(req, res, { grants, revocations, repositories, log });
     refuse(res, "no_route");
   };
 
@@ -147,6 +159,7 @@ export async function serve(options: ServeOptions): Promise<Serving> {
       await refresher.close();
       await model.close();
       await guard.close();
+      await git.close();
     },
   };
 }
@@ -154,7 +167,12 @@ export async function serve(options: ServeOptions): Promise<Serving> {
 async function revoke(
   req: IncomingMessage,
   res: ServerResponse,
-  { grants, revocations, log }: { readonly grants: Grants; readonly revocations: Revocations; readonly log: Logger },
+  {
+    grants,
+    revocations,
+    repositories,
+    log,
+  }: { readonly grants: Grants; readonly revocations: Revocations; readonly repositories: Repositories; readonly log: Logger },
 ): Promise<void> {
   const checked = await grants.check(req.headers.authorization, "revoke");
   if (checked.type === "refused") {
@@ -162,7 +180,7 @@ async function revoke(
     refuse(res, checked.reason === "unready" ? "grant_unready" : checked.reason === "other_use" ? "other_use" : "no_grant");
     return;
   }
-  const { sessionId } = checked.grant;
+  const { sessionId, workspace } = checked.grant;
   const asked = Revocation.safeParse(await readSmall(req));
   if (!asked.success || asked.data.session !== sessionId) {
     refuse(res, "not_a_session");
@@ -171,6 +189,14 @@ async function revoke(
   const came = await revocations.add(sessionId);
   if (came === "full") {
     refuse(res, "busy");
+    return;
+  }
+  try {
+    if (workspace !== null) await repositories.remove(workspace, sessionId);
+  } catch (error) {
+    if (!(error instanceof StoreTrouble)) throw error;
+    log.error({ sessionId, reason: error.reason, detail: error.detail }, "vault_store.failed");
+    refuse(res, "no_vault_store");
     return;
   }
   log.info({ sessionId, isKept: came === "kept" }, "grant.revoked");

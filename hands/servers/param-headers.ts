@@ -46,8 +46,17 @@ export function headersOf(schema: unknown, input: unknown): Readonly<Record<stri
   );
 }
 
-/** The marks, or what is wrong with one. The schema's depth was looked at before. */
+const known = new WeakMap<object, readonly Mark[] | string>();
+
+/** The marks, or what is wrong with one; looked for once in each schema. Its depth was looked at before. */
 function marksIn(schema: unknown): readonly Mark[] | string {
+  if (typeof schema !== "object" || schema === null) return [];
+  const marks = known.get(schema) ?? marksOf(schema);
+  known.set(schema, marks);
+  return marks;
+}
+
+function marksOf(schema: object): readonly Mark[] | string {
   const marks: Mark[] = [];
   const names = new Set<string>();
   /** `path` null: what stands here is not reached through `properties` alone. */

@@ -54,7 +54,7 @@ export async function startWorld(): Promise<World> {
     heard.push({ method: req.method ?? "", url: req.url ?? "", headers: req.rawHeaders });
     req.resume();
     if (req.url?.startsWith("/moved")) return void res.writeHead(307, { location: `http://127.0.0.1:${canary.port}/` }).end();
-    res.writeHead(200, { "content-type": "application/json" }).end("{}");
+    res.writeHead(req.url === "/renews" ? 401 : 200, { "content-type": "application/json" }).end("{}");
   });
   const canary = await startTcp((socket) => void socket.destroy());
   const allowed = [`127.0.0.1:${upstream.port}`];

@@ -33,6 +33,7 @@ export async function startProxy(
     models?: Models;
     internalHosts?: readonly string[];
     egress?: EgressParts;
+    gitOrigins?: readonly string[];
     folder?: string;
     /** One that it shares with others; it is not closed with the proxy. */
     store?: VaultStore;
@@ -40,10 +41,15 @@ export async function startProxy(
   } = {},
 ): Promise<TestProxy> {
   const log: string[] = [];
-  const { keys = fixedKey(KEY), headersTimeoutMs = 5_000, bodyBytesMax, models, internalHosts, egress, store, lookMs } = more;
+  const { keys = fixedKey(KEY), headersTimeoutMs = 5_000, bodyBytesMax, models, internalHosts, egress, gitOrigins, store, lookMs } = more;
   const logger = pino({ level: "trace" }, { write: (line: string) => log.push(line) });
   const folder = more.folder === undefined ? {} : { folder: more.folder };
-  const parts = await openVaultParts(logger, { internalHosts: internalHosts ?? [], ...(egress && { egress }), ...folder });
+  const parts = await openVaultParts(logger, {
+    internalHosts: internalHosts ?? [],
+    gitOrigins: gitOrigins ?? [],
+    ...(egress && { egress }),
+    ...folder,
+  });
   const serving = await serve({
     ...parts,
     ...(store === undefined ? {} : { vaults: store }),
