@@ -20,11 +20,13 @@ const STREAM_AFTER_MS = 1_000;
 const BROKEN = { code: INTERNAL_ERROR, message: "The answer broke off. The request may have been carried out." };
 const HEAD_END = "\r\n\r\n";
 
+export const hasBatches = (version: string): boolean => REVISIONS.has(version);
+
 /** `version`: what the session speaks; null: there is none. B1 B4 */
 export function refuseBatch(messages: readonly unknown[], version: string | null): void {
   const refused = (says: string) => new RpcError(INVALID_REQUEST, says);
   if (version === null) throw refused("A batch is taken in a session of revision 2025-03-26 or 2024-11-05 alone: send each message by itself.");
-  if (!REVISIONS.has(version)) throw refused(`Revision ${version} has no batches (2025-06-18 took them away): send each message by itself.`);
+  if (!hasBatches(version)) throw refused(`Revision ${version} has no batches (2025-06-18 took them away): send each message by itself.`);
   if (messages.length === 0) throw refused("A batch holds at least one message.");
   if (messages.length > MESSAGES_MAX) throw refused(`A batch holds at most ${MESSAGES_MAX} messages.`);
   const ids = messages.filter((message) => kindOf(message) === "request").map((message) => keyOf((message as { id: string | number }).id));
@@ -91,8 +93,7 @@ class BatchAnswer {
   /** Resolves when there is room for more. */
   async message(text: string): Promise<void> {
     if (this.#sse) return this.#sse.message(text, null);
-    // A hand may have batched what is part of an answer.
-    this.#texts.push(/^\s*\[/.test(text) ? text.trim().slice(1, -1) : text);
+    this.#texts.push(text);
     this.#bytes += text.length;
     if (this.#bytes > BYTES_MAX) this.stream();
   }
@@ -117,7 +118,8 @@ class BatchAnswer {
       return;
     }
     const [status = 200] = this.#statuses.size === 1 ? this.#statuses : [];
-    const text = `[${this.#texts.join(",")}]`;
+    // What a hand batched itself is part of the one array.
+    const text = `[${this.#texts.map((each) => (each.trimStart().startsWith("[") ? each.trim().slice(1, -1) : each)).join(",")}]`;
     this.#response.writeHead(status, { "content-type": "application/json", "content-length": Buffer.byteLength(text) }).end(text);
   }
 }

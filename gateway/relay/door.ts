@@ -36,7 +36,7 @@ import { RelaySessions } from "./sessions.ts";
 import { itemsOf } from "./spans.ts";
 import { StatelessRelay } from "./stateless.ts";
 import { sweepEvery } from "./sweeper.ts";
-import type { Crossing, RelaySession, Times } from "./upstream.ts";
+import type { Crossing, RelaySession } from "./upstream.ts";
 import type { Visit } from "./visit.ts";
 
 export const HANDS_PATH = "/mcp/hands";
@@ -47,7 +47,6 @@ const ACCESSES_MAX = 1_000;
 export interface RelaySettings extends Ways {
   /** Internal addresses that hands may be at all the same. */
   readonly internalHosts: readonly string[];
-  readonly times: Times;
 }
 
 export interface RelayOptions extends RelaySettings {

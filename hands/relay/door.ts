@@ -207,7 +207,7 @@ export class ServerRelay {
         errorOf(id, -32_022, `Unsupported protocol version: ${version}`, { supported: HANDSHAKE_VERSIONS, requested: version }),
       );
     const owner = String(request.headers["x-manyhands-owner"] ?? "");
-    await this.#stateless.serve(response, { name, server, owner, message });
+    await this.#stateless.serve(response, { name, server, owner, message, times: timesIn(request.headers) });
   }
 
   #link(name: string, server: ConfiguredServer, brought: Brought | null = null): Link {

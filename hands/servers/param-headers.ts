@@ -10,7 +10,7 @@ const PLAIN = /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/;
 const VALUE_BYTES_MAX = 8_192;
 const MARKS_MAX = 100;
 
-interface Mark {
+export interface Mark {
   /** The names of properties, from the top. */
   readonly path: readonly string[];
   readonly header: string;
@@ -22,12 +22,21 @@ export function faultIn(schema: unknown): string | null {
   return typeof marks === "string" ? marks : null;
 }
 
-export function headersOf(schema: unknown, input: unknown): Readonly<Record<string, string>> {
+/** Which arguments are repeated in which headers; none where one mark is bad. */
+export function marksOf(schema: unknown): readonly Mark[] {
   const marks = marksIn(schema);
-  if (typeof marks === "string") return {};
+  return typeof marks === "string" ? [] : marks;
+}
+
+/** What stands in a call's arguments at a mark's place. */
+export const argumentAt = (input: unknown, { path }: Mark): unknown =>
+  path.reduce<unknown>((at, name) => (isObject(at) && Object.hasOwn(at, name) ? at[name] : undefined), input);
+
+export function headersOf(schema: unknown, input: unknown): Readonly<Record<string, string>> {
   return Object.fromEntries(
-    marks.flatMap(({ path, header }): [string, string][] => {
-      const value = path.reduce<unknown>((at, name) => (isObject(at) && Object.hasOwn(at, name) ? at[name] : undefined), input);
+    marksOf(schema).flatMap((mark): [string, string][] => {
+      const { header } = mark;
+      const value = argumentAt(input, mark);
       if (!["string", "number", "boolean"].includes(typeof value)) return [];
       // A number that JavaScript does not hold exactly is not told: another one would be.
       if (Number.isInteger(value) && !Number.isSafeInteger(value)) return [];

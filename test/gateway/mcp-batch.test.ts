@@ -1,5 +1,7 @@
 // Batches of JSON-RPC at our own door and at the doors of hands: taken where the session's revision has them, told apart from every other.
 
+import { createServer, type Server, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { API_KEY, type Api, startApi } from "../support/api.ts";
 import { makeServer as makeFidelityServer, startHandshakeServer } from "../support/fidelity/handshake.ts";
@@ -8,6 +10,7 @@ import { type RunningRelay, startServerRelay } from "../support/mcp/server-relay
 import { startSseServer } from "../support/mcp/sse-server.ts";
 import { handshake, post, STATELESS } from "../support/mcp.ts";
 import { registerHand } from "../support/relay.ts";
+import { until } from "../support/until.ts";
 
 const KEY = { authorization: `Bearer ${API_KEY}` };
 const OLD = ["2024-11-05", "2025-03-26"] as const;
@@ -117,6 +120,66 @@ test("a client's answers may come as a batch", async () => {
   });
   expect(reply.messages.at(-1)?.result.content[0].text).toContain("decline");
   expect(await Promise.all(statuses)).toEqual([202, 202, 202]);
+});
+
+describe("what a hand batches", () => {
+  const tools = [
+    { name: "shown", inputSchema: { type: "object" } },
+    { name: "hidden", inputSchema: { type: "object" } },
+  ];
+  let http: Server;
+  const told: unknown[] = [];
+  /** Answers a list with a batch: a notice, a question, the list. */
+  const serve = (message: { id?: number; method?: string; params?: { protocolVersion?: string } }, response: ServerResponse) => {
+    const { id, method, params } = message;
+    const json = { "content-type": "application/json" };
+    if (method === undefined || id === undefined) {
+      told.push(message);
+      return void response.writeHead(202).end();
+    }
+    const hello = { protocolVersion: params?.protocolVersion, capabilities: { tools: {} }, serverInfo: { name: "batching", version: "1" } };
+    if (method === "initialize")
+      return void response.writeHead(200, { ...json, "mcp-session-id": "one" }).end(JSON.stringify({ jsonrpc: "2.0", id, result: hello }));
+    const notice = { jsonrpc: "2.0", method: "notifications/message", params: { level: "info", data: "é" } };
+    const messages = [notice, { jsonrpc: "2.0", id: 77, method: "sampling/createMessage", params: {} }, { jsonrpc: "2.0", id, result: { tools } }];
+    response.writeHead(200, { "content-type": "text/event-stream" }).end(`event: message\ndata: ${JSON.stringify(messages)}\n\n`);
+  };
+  beforeAll(async () => {
+    http = createServer((request, response) => {
+      let body = "";
+      request.on("data", (chunk) => {
+        body += chunk;
+      });
+      request.on("end", () => serve(body === "" ? {} : JSON.parse(body), response));
+    });
+    await new Promise<void>((resolve) => http.listen(0, "127.0.0.1", resolve));
+    await registerHand(api.store, {
+      name: "batching",
+      url: `http://127.0.0.1:${(http.address() as AddressInfo).port}/mcp`,
+      allowed_tools: ["shown"],
+    });
+  });
+  afterAll(async () => {
+    http.closeAllConnections();
+    await new Promise((resolve) => http.close(resolve));
+  });
+
+  test("is read message by message: the rules of single ones hold for each", async () => {
+    const { headers } = await session("batching", "2025-03-26");
+    const accept = { accept: "application/json, text/event-stream", "content-type": "application/json" };
+    const body = JSON.stringify(call(1, "tools/list"));
+    const text = await (await fetch(door("batching"), { method: "POST", headers: { ...accept, ...headers }, body })).text();
+    const [data = ""] = text.split("\n").filter((line) => line.startsWith("data: "));
+    const shown = { jsonrpc: "2.0", id: 1, result: { tools: tools.slice(0, 1) } };
+    expect(JSON.parse(data.slice(6))).toEqual([expect.objectContaining({ method: "notifications/message" }), shown]);
+    await until(() => told.some((message) => JSON.stringify(message).includes('"id":77')), { what: "the refusal of the question" });
+  });
+
+  test("is unintelligible where the revision has no batches", async () => {
+    const { headers } = await session("batching", "2025-06-18");
+    const { messages } = await post(door("batching"), call(1, "tools/list"), headers);
+    expect(messages).toMatchObject([{ id: 1, error: { message: "The hand answered with a batch." } }]);
+  });
 });
 
 describe("a batch is refused, in words,", () => {
