@@ -38,14 +38,22 @@ async function scanOf(kind: Kind): Promise<Scanned> {
 }
 
 needs("docker", "redis-server")("the leak scan", () => {
-  test("x", async () => {
-    await ensureImage();
-    for (const kind of (process.env.KINDS ?? "apart").split(",") as Kind[]) {
-      const { leaks, missed, ...figures } = await scanOf(kind);
-      console.log(kind, figures);
-      const count = (all: string[]) => { const m = new Map<string, number>(); for (const a of all) m.set(a, (m.get(a) ?? 0) + 1); return [...m].map(([a, n]) => `${n} ${a}`).join("\n"); };
-      console.log("LEAKS", count(leaks.map((l) => `${l.surface} | ${l.place} | ${l.canary} | ${l.encoding}`)).slice(0, 9000));
-      console.log("MISSED", missed.length, missed.join("\n").slice(0, 6000));
-    }
-  }, SCAN_MS);
+  test(
+    "x",
+    async () => {
+      await ensureImage();
+      for (const kind of (process.env.KINDS ?? "apart").split(",") as Kind[]) {
+        const { leaks, missed, ...figures } = await scanOf(kind);
+        console.log(kind, figures);
+        const count = (all: string[]) => {
+          const m = new Map<string, number>();
+          for (const a of all) m.set(a, (m.get(a) ?? 0) + 1);
+          return [...m].map(([a, n]) => `${n} ${a}`).join("\n");
+        };
+        console.log("LEAKS", count(leaks.map((l) => `${l.surface} | ${l.place} | ${l.canary} | ${l.encoding}`)).slice(0, 9000));
+        console.log("MISSED", missed.length, missed.join("\n").slice(0, 6000));
+      }
+    },
+    SCAN_MS,
+  );
 });

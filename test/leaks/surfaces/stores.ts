@@ -8,7 +8,7 @@ import { createClient, RESP_TYPES } from "redis";
 import { until } from "../../support/until.ts";
 import type { Piece } from "../search.ts";
 import { filesIn } from "./files.ts";
-import { ofBytes, ofText, type Scene, type Surface } from "./surface.ts";
+import { ofBytes, ofMarked, ofText, type Scene, type Surface } from "./surface.ts";
 
 const TURN_MS = 60_000;
 
@@ -82,7 +82,7 @@ export const embedded: Surface = ofText(
 
 const bytesOf = (value: unknown): Buffer => (Buffer.isBuffer(value) || value instanceof Uint8Array ? Buffer.from(value) : Buffer.from(String(value)));
 
-export const appendOnlyFiles: Surface = ofBytes(
+export const appendOnlyFiles: Surface = ofMarked(
   "Redis' append-only files",
   ({ house }) => filesIn({ name: "redis", folder: join(house.folder, "redis") }),
   (scene, planted) =>
@@ -127,7 +127,7 @@ const READERS: Readonly<Record<string, (key: Buffer) => (string | Buffer)[]>> = 
 };
 
 /** What the programs say to Redis; bells are nowhere else. */
-export const redisTraffic: Surface = ofBytes(
+export const redisTraffic: Surface = ofMarked(
   "what is said to Redis",
   function* ({ taps }) {
     for (const tap of taps.filter(({ name }) => name === "gateway or worker and Redis")) yield* tap.bytes();
