@@ -8,6 +8,7 @@ import { mint } from "../../session-store/ids.ts";
 import { engine } from "../support/docker.ts";
 import { type GitServer, startGitServer } from "../support/git-server.ts";
 import { needs } from "../support/real-part.ts";
+import { until } from "../support/until.ts";
 import { bash, ContainerStage } from "./cases/containers.ts";
 import { type CaseSession, errorsOf, TOOLSET } from "./cases/stage.ts";
 
@@ -165,6 +166,32 @@ needs("docker")("repositories in containers", () => {
       expect(said).toContain(" M README.md");
       expect(server.came.length).toBe(cloned);
       expect(await run(session, "git -C private fetch && echo fetched")).toContain("fetched");
+    },
+    TURN_MS,
+  );
+
+  test(
+    "a worker that dies while its hand clones leaves one clone, and whoever takes the session goes on with it",
+    async () => {
+      const session = await open([repository(PRIVATE, TOKEN)]);
+      const cloned = server.came.length;
+      let release = () => {};
+      const gate = new Promise<void>((resolve) => {
+        release = resolve;
+      });
+      server.before = async () => {
+        await gate;
+        return false;
+      };
+      await session.say(`${bash("cat private/README.md; ls -A .manyhands")}\necho: `);
+      await until(() => server.came.length > cloned, { timeoutMs: TURN_MS, what: "the clone" });
+      await contained.stage.restart("node");
+      release();
+      server.before = () => false;
+      await session.rested(TURN_MS);
+      expect(await session.lastWords()).toContain("private words");
+      expect(server.came.slice(cloned).filter(({ url }) => url.includes("info/refs"))).toHaveLength(1);
+      expect(await session.eventsOf("session.error")).toEqual([]);
     },
     TURN_MS,
   );
