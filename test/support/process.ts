@@ -105,6 +105,11 @@ export class Program {
     this.#child.stdin?.write(`${line}\n`);
   }
 
+  /** All that its standard input ever brings. */
+  feed(bytes: Buffer): void {
+    this.#child.stdin?.end(bytes);
+  }
+
   /** Closes its standard input: what happens when a launcher dies. */
   closePipe(): void {
     this.#child.stdin?.end();
