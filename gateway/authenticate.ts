@@ -2,7 +2,7 @@
 //
 //   U1  Keys are compared by hash and in constant time; neither a key nor its hash is logged or answered.
 
-import { createHash, timingSafeEqual } from "node:crypto";
+import { hash, timingSafeEqual } from "node:crypto";
 import type { IncomingHttpHeaders } from "node:http";
 import { Refusal } from "../session-store/refusal.ts";
 
@@ -21,13 +21,16 @@ export interface Principal {
 export type Authenticate = (headers: IncomingHttpHeaders) => Principal;
 
 export function makeAuthenticate(apiKeys: readonly string[]): Authenticate {
-  const known = apiKeys.map((key) => hashOf(key));
+  const known = apiKeys.map((key) => {
+    const digest = hashOf(key);
+    return { digest, principal: { workspace: WORKSPACE, name: hashOf(digest).toString("hex", 0, 12) } };
+  });
   return (headers) => {
     const given = hashOf(keyOf(headers));
-    let found: Buffer | null = null;
-    for (const hash of known) if (timingSafeEqual(hash, given)) found = hash;
+    let found: Principal | null = null;
+    for (const { digest, principal } of known) if (timingSafeEqual(digest, given)) found = principal;
     if (!found) throw new Refusal("unauthenticated");
-    return { workspace: WORKSPACE, name: hashOf(found).toString("hex", 0, 12) };
+    return found;
   };
 }
 
@@ -44,4 +47,4 @@ function keyOf(headers: IncomingHttpHeaders): string {
   return key;
 }
 
-const hashOf = (text: string | Buffer): Buffer => createHash("sha256").update(text).digest();
+const hashOf = (text: string | Buffer): Buffer => hash("sha256", text, "buffer");

@@ -14,6 +14,8 @@ import { type Config, EXIT_CONFIGURATION, isLoopback, readConfig, SettingError }
 import { openHands } from "./hand-host.ts";
 import { ensureKeys } from "./keys.ts";
 import { HEADER_BYTES_MAX, harden, listen } from "./listen.ts";
+import { LogLines } from "./log-lines.ts";
+import { sweepNowAndThen } from "./repository-sweep.ts";
 import { makeServer } from "./server.ts";
 import { endOnBugs, endWhenAsked } from "./shutdown.ts";
 import { VaultProxy } from "./vault-proxy.ts";
@@ -23,7 +25,7 @@ const DRAIN_MS = 2_500;
 const ANSWERS_MS = 1_000;
 
 const config = orStop(readConfig);
-const log = pino({ level: config.logLevel, base: { role: "gateway" } }, process.stdout);
+const log = pino({ level: config.logLevel, base: { role: "gateway" } }, new LogLines((text) => void process.stdout.write(text)));
 endOnBugs(log);
 try {
   await run(config);
@@ -74,11 +76,13 @@ async function run({ keysDir, apiKey, redisUrl, dataDir, leaseMs, keepAliveMs, h
       ? await (await import("./brain.ts")).startBrain({ config, store, log, fault, handsDoor: { keys: handsKeys, url: () => ownUrl || undefined } })
       : null;
 
+  const endSweep = vaultProxy && sweepNowAndThen(vaultProxy, store, log);
   endWhenAsked({
     log,
     parentPipe,
     stop: async () => {
       isReady = false;
+      endSweep?.();
       door.close();
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
       server.closeIdleConnections();

@@ -37,6 +37,7 @@ const ROLES: Readonly<Record<Role, { readonly room: string; readonly settings: r
       "MANYHANDS_VAULT_APPROLE_MOUNT",
       "MANYHANDS_INTERNAL_HOSTS",
       "MANYHANDS_EGRESS_INTERNAL_HOSTS",
+      "MANYHANDS_GIT_HOSTS",
       "MANYHANDS_PUBLIC_URL",
       "VAULT_ADDR",
       "VAULT_NAMESPACE",

@@ -26,6 +26,7 @@ import { addEvents } from "./http/events.ts";
 import { addHands } from "./http/hands.ts";
 import { addHandsKey, type HandsKeysGiven } from "./http/hands-key.ts";
 import { publishOAuthClient } from "./http/oauth-client.ts";
+import { addResources } from "./http/resources.ts";
 import { pathsOf } from "./http/route.ts";
 import { addSessions } from "./http/sessions.ts";
 import { addThreads } from "./http/threads.ts";
@@ -161,6 +162,7 @@ export function makeServer(options: ServerOptions): Server {
   addSessions(paths.add, door);
   addEvents(paths.add, door);
   addThreads(paths.add, door);
+  addResources(paths.add, door);
   addHands(paths.add, door);
   if (options.sessionHands) addHandsKey(paths.add, door, options.sessionHands);
   app.use(() => {

@@ -94,10 +94,13 @@ export class VaultProxy {
     return Checked.parse(JSON.parse(text));
   }
 
-  /** Refuses a session's grants from now on. Best effort: they end by themselves within ten minutes. */
+  /**
+   * Refuses a session's grants from now on, and forgets its repositories. Best effort: grants end by themselves within ten minutes, and a sweep finds
+   * the repositories.
+   */
   async revoke(session: string, asking: Asking): Promise<void> {
     try {
-      const authorization = await this.#token({ fence: 0, vaults: [], use: ["revoke"] }, session, asking);
+      const authorization = await this.#token({ fence: 0, vaults: [], workspace: asking.principal.workspace, use: ["revoke"] }, session, asking);
       const answer = await this.#agent.request({
         origin: this.#url,
         method: "POST",

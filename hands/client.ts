@@ -7,6 +7,7 @@ import { z } from "zod";
 import { ResultBlock } from "../session-store/events/content.ts";
 import { parseSessionId, type SessionId } from "../session-store/ids.ts";
 import { type HandRef, type Hands, type Holder, META, type Outcome } from "./hand.ts";
+import { Prepared } from "./repository.ts";
 import { ServerTools } from "./server-tools.ts";
 import { type HandsOptions, type McpContent, type ToolAnswer, Wire } from "./wire.ts";
 
@@ -24,6 +25,7 @@ const session = z.string().transform((text, context): SessionId => {
   context.addIssue({ code: "custom", message: "no session id" });
   return z.NEVER;
 });
+const PreparedAll = z.object({ repositories: z.array(Prepared) });
 const Configured = z.object({ servers: z.array(z.string()) });
 const Instances = z.object({ instances: z.array(z.object({ hand: z.string(), session })) });
 
@@ -35,6 +37,10 @@ export function makeHands(options: HandsOptions): HandsClient {
     async provision(holder, wanted, signal) {
       const answer = await onHost(undefined, "provision", { holder, resources: wanted }, signal);
       return Provisioned.parse(answer.structuredContent);
+    },
+    async prepare(holder, { hand, host }, { repositories, wayOut }, signal) {
+      const answer = await onHost(host, "prepare", { holder, hand, repositories }, signal, wayOut && { [META.wayOut]: wayOut });
+      return PreparedAll.parse(answer.structuredContent).repositories;
     },
     async listTools(holder, { hand, host }, { known, waitMs, isFresh, grant }, signal) {
       const input = { holder, hand, known, wait_ms: waitMs, is_fresh: isFresh };

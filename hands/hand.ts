@@ -8,8 +8,10 @@
 //   M4  Running in an earlier boot of the host, or the row is gone: `unknown`. It is said so, never run again by itself.
 //   M5  Only `cancel` ends a call. A closed request does not: the death of a worker looks the same, and the next one awaits that very call.
 
+import type { z } from "zod";
 import type { ResultBlock } from "../session-store/events/content.ts";
 import type { Fence, SessionId } from "../session-store/ids.ts";
+import type { Prepared as PreparedSchema, RepositoryWanted as WantedSchema } from "./repository.ts";
 
 /** In `_meta` of every request to a hand: who asks, under which fence, for which call, of which host. */
 export const META = {
@@ -127,10 +129,23 @@ export interface ListAsk {
   readonly grant?: string | undefined;
 }
 
+/** A repository that a sandbox is to have. What opens it is the vault proxy's. */
+export type RepositoryWanted = Readonly<z.infer<typeof WantedSchema>>;
+/** What became of it. */
+export type Prepared = Readonly<z.infer<typeof PreparedSchema>>;
+
+export interface PrepareAsk {
+  readonly repositories: readonly RepositoryWanted[];
+  /** As in a `ToolUse`. */
+  readonly wayOut: WayOut | undefined;
+}
+
 /** A hand host as its clients see it. Refusals: `fenced` (an older fence), `hand_lost` (unreachable for HAND_LOST_MS, or the hand is gone). */
 export interface Hands {
   /** Makes the session's hand of this kind, or finds the one it has. */
   provision(holder: Holder, wanted: Wanted, signal: AbortSignal): Promise<HandRef>;
+  /** Clones what the sandbox does not have yet; takes as long as that does. What is there already stays as it is. */
+  prepare(holder: Holder, hand: HandRef, ask: PrepareAsk, signal: AbortSignal): Promise<readonly Prepared[]>;
   /** The tools of a hand that is an MCP server; connects if it must. */
   listTools(holder: Holder, hand: HandRef, ask: ListAsk, signal: AbortSignal): Promise<ServerTools>;
   /** Announces the holder's fence: from the answer on, older ones are refused. */

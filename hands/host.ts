@@ -10,7 +10,7 @@ import type { Logger } from "pino";
 import { mint, type SessionId } from "../session-store/ids.ts";
 import { Refusal } from "../session-store/refusal.ts";
 import { Calls } from "./calls.ts";
-import type { HandRef, Holder, ListAsk, Outcome, ServerTools, ServerWanted, ToolUse, WayOut } from "./hand.ts";
+import type { HandRef, Holder, ListAsk, Outcome, PrepareAsk, Prepared, ServerTools, ServerWanted, ToolUse, WayOut } from "./hand.ts";
 import type { HandRow, Ledger } from "./ledger.ts";
 import type { ServerRelay } from "./relay/door.ts";
 import type { Runner } from "./runner.ts";
@@ -90,6 +90,15 @@ export class HandHost {
     if (known !== undefined) await this.#calls.announce(known.hand, holder);
     const hand = known?.hand ?? (await this.#make(holder, server));
     return { hand, host: this.#ledger.hostId };
+  }
+
+  /** The sandbox with the repositories that it can have. */
+  async prepare(hand: string, holder: Holder, { repositories, wayOut }: PrepareAsk): Promise<readonly Prepared[]> {
+    const { session, ...row } = this.#calls.held(hand, holder);
+    if (wayOut) this.#admit({ ...holder, session }, wayOut);
+    const prepared = await this.#runner({ ...row, session }).prepare?.(repositories);
+    const message = `A ${row.driver} sandbox has no git: repositories need a hand host with containers (MANYHANDS_SANDBOX=docker).`;
+    return prepared ?? repositories.map(({ id }) => ({ type: "failed", id, error: "repository_clone_error", message }));
   }
 
   isServer(hand: string): boolean {

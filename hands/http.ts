@@ -10,7 +10,7 @@ import { localhostHostValidation, localhostOriginValidation, toNodeHandler } fro
 import type { Logger } from "pino";
 import type { HandHost } from "./host.ts";
 import { HAND_PATH, mcpHandler } from "./mcp.ts";
-import { SERVER_PATH } from "./relay/door.ts";
+import { isRelayed } from "./relay/door.ts";
 
 const BODY_BYTES_MAX = 32 * 1024 * 1024;
 const REQUESTS_MAX = 2_048;
@@ -55,7 +55,7 @@ export async function openDoor({ host, handKey, address, port, log }: DoorOption
       const path = url.pathname;
       if (path === "/healthz") return answer(response, 200, { status: "ok", ...host.identity() });
       if (!isKeyGood(request)) return answer(response, 401, { error: "The hand key is missing or not valid." }, { "www-authenticate": "Bearer" });
-      const isServer = SERVER_PATH.test(path);
+      const isServer = isRelayed(path);
       if (path !== "/mcp" && !HAND_PATH.test(path) && !isServer) return answer(response, 404, { error: "There is no such path." });
       if (isClosed) return answer(response, 503, { error: "The hand host is shutting down." }, { "retry-after": "1" });
       if (open >= REQUESTS_MAX) return answer(response, 503, { error: "Too many requests are open." }, { "retry-after": "1" });

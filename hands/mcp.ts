@@ -11,6 +11,7 @@ import { type Fence, mint, parseSessionId, type SessionId } from "../session-sto
 import { Refusal } from "../session-store/refusal.ts";
 import { type Holder, META, type Outcome } from "./hand.ts";
 import type { HandHost } from "./host.ts";
+import { RepositoriesWanted } from "./repository.ts";
 import { TOOLSET } from "./toolset.ts";
 
 const KEEP_ALIVE_MS = 5_000;
@@ -59,6 +60,7 @@ const HOST_INPUTS = {
     holder: HolderInput,
     resources: z.union([z.strictObject({ environment_id: z.string().max(255) }), z.strictObject({ server: ServerInput })]),
   }),
+  prepare: z.strictObject({ holder: HolderInput, hand: handId, repositories: RepositoriesWanted }),
   list_tools: z.strictObject({
     holder: HolderInput,
     hand: handId,
@@ -79,6 +81,7 @@ type HostTool = keyof typeof HOST_INPUTS;
 const HOST_SAYS: Record<HostTool, string> = {
   identity: "The host's id and its boot number.",
   provision: "Makes a session's hand, or finds the one it has.",
+  prepare: "Clones repositories into a session's sandbox.",
   list_tools: "The tools of a hand that is an MCP server.",
   announce: "Announces a fence: older ones are refused from the answer on.",
   transfer: "Gives a hand to another holder.",
@@ -151,6 +154,10 @@ async function callHost(host: HandHost, name: string, args: unknown, given: Reco
     case "provision": {
       const { holder, resources } = HOST_INPUTS.provision.parse(args);
       return data(await host.provision(holder, "server" in resources ? resources.server : null));
+    }
+    case "prepare": {
+      const { holder, hand, repositories } = HOST_INPUTS.prepare.parse(args);
+      return data({ repositories: await host.prepare(hand, holder, { repositories, wayOut: CallMeta.parse(given)[META.wayOut] }) });
     }
     case "list_tools": {
       const { holder, hand, known, wait_ms, is_fresh } = HOST_INPUTS.list_tools.parse(args);

@@ -3,7 +3,7 @@
 //   R1  `run` gives an outcome for whatever the tool does: it rejects only for a bug.
 //   R2  Every call ends by itself: at a time-out, or by `cancel` or `stop`.
 
-import type { Outcome } from "./hand.ts";
+import type { Outcome, Prepared, RepositoryWanted } from "./hand.ts";
 
 export interface RunnerCall {
   readonly id: string;
@@ -15,6 +15,8 @@ export interface RunnerCall {
 
 export interface Runner {
   run(call: RunnerCall): Promise<Outcome>;
+  /** Clones what is not there yet; absent: it has no git. */
+  prepare?(repositories: readonly RepositoryWanted[]): Promise<readonly Prepared[]>;
   /** Ends a running call, which then comes to `failed` with this reason. One that is over or unknown: nothing happens. */
   cancel(toolUseId: string, reason: string): void;
   /** Ends everything that runs; the next `run` starts anew. */

@@ -5,7 +5,7 @@
 //   B3  Every call ends by itself: at its own time-out, or by `cancel` or `stop`, and nothing of it goes on running.
 //   B4  Opening costs nothing: what a sandbox needs is started by the first call.
 
-import type { Holder, Outcome, WayOut } from "./hand.ts";
+import type { Holder, Outcome, Prepared, RepositoryWanted, WayOut } from "./hand.ts";
 import type { HandTool } from "./toolset.ts";
 
 export interface SandboxCall {
@@ -17,6 +17,8 @@ export interface SandboxCall {
 
 export interface Sandbox {
   run(call: SandboxCall): Promise<Outcome>;
+  /** Clones what is not there yet; absent: it has no git. */
+  prepare?(repositories: readonly RepositoryWanted[]): Promise<readonly Prepared[]>;
   /** Ends a running call, which then comes to `failed` with this reason. One that is over or unknown: nothing happens. */
   cancel(toolUseId: string, reason: string): void;
   /** Ends everything that runs; running calls come to `failed` with this reason. The next `run` starts anew on the same files. */

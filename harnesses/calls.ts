@@ -19,6 +19,7 @@ import type { LeaseContext } from "./host-context.ts";
 import type { Journal } from "./journal.ts";
 import { LOG_URL, readerOf, runLogTool } from "./log-tools.ts";
 import { admitted, nameOf } from "./registered.ts";
+import { Repositories } from "./repositories.ts";
 import { serversOf, toolsOf } from "./tools.ts";
 import type { Call } from "./view.ts";
 import { isWebTool, refuseWeb } from "./web.ts";
@@ -49,12 +50,14 @@ export class Calls {
   readonly #asked = new Map<EventId, HandRef>();
   /** Calls whose one result is being appended. C2 */
   readonly #claimed = new Set<EventId>();
+  readonly #repositories: Repositories;
   #wasLost = false;
 
   constructor(context: LeaseContext, journal: Journal, bindings: Bindings) {
     this.#context = context;
     this.#journal = journal;
     this.#bindings = bindings;
+    this.#repositories = new Repositories(context, journal);
   }
 
   get isBusy(): boolean {
@@ -175,6 +178,7 @@ export class Calls {
       if (isOld && hand?.state === "lost" && hand.position > call.position) return lost(call);
       try {
         const ref = await binding.ensure();
+        if (call.server === null) await this.#repositories.in(binding.holder, ref);
         if (this.#claimed.has(call.id)) return lost(call);
         this.#asked.set(call.id, ref);
         const grant = call.server === null ? undefined : await binding.grant();

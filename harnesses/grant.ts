@@ -7,16 +7,16 @@ import type { Fence, SessionId } from "../session-store/ids.ts";
 
 const LIFE_S = 600;
 
-/** What a grant opens: the model for a harness; MCP servers, or the way out of a sandbox, for a hand host. None is given another's. */
-export type GrantUse = "model" | "mcp" | "egress";
+/** What a grant opens: the model for a harness; MCP servers, or the way out of a sandbox and its repositories, for a hand host. None is given another's. */
+export type GrantUse = "model" | "mcp" | "egress" | "git";
 
 interface GrantClaims {
   readonly session: SessionId;
   readonly fence: Fence;
   readonly vaults: readonly string[];
   readonly workspace: string;
-  readonly use: GrantUse;
-  /** For `egress`: the hash of the policy. */
+  readonly use: GrantUse | readonly GrantUse[];
+  /** For `egress` and `git`: the hash of the policy. */
   readonly network?: string;
 }
 
@@ -42,7 +42,7 @@ export async function grantMinter(privateKeyFile: string): Promise<MintGrant> {
   const { kid } = jwk;
   return ({ session, fence, vaults, workspace, use, network }) => ({
     lifeMs: LIFE_S * 1000,
-    text: new SignJWT({ fence, vaults: [...vaults], workspace, use: [use], ...(network === undefined ? {} : { network }) })
+    text: new SignJWT({ fence, vaults: [...vaults], workspace, use: [use].flat(), ...(network === undefined ? {} : { network }) })
       .setProtectedHeader({ alg: "EdDSA", kid })
       .setIssuer("manyhands")
       .setAudience("vault-proxy")

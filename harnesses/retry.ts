@@ -4,6 +4,7 @@
 //   R2  A wait is never shorter than the server asked for, and is spread out, so that sessions which failed together don't return together.
 
 import { WAIT_MAX_MS } from "../session-store/due.ts";
+import type { SessionError } from "../session-store/events/brain.ts";
 import type { ModelFailure } from "./harness.ts";
 
 /** So many attempts in a row without progress, then the turn is dead. */
@@ -27,3 +28,7 @@ export function retryAfter(failure: ModelFailure, failures: number, dice: () => 
   // A longer wait than the due-set knows would be due at once (D4).
   return { type: "wait", ms: Math.min(WAIT_MAX_MS, Math.ceil(Math.max(asked * (1 + SPREAD * dice()), jittered))) };
 }
+
+/** A server that can't be reached, or a repository that can't be had, fails no turn. */
+export const failsTurn = ({ retry_status, mcp_server_name: server, repository_url: url }: SessionError): boolean =>
+  retry_status.type === "retrying" && server === undefined && url === undefined;

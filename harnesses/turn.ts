@@ -15,6 +15,7 @@ import { type Halt, weigh } from "./halt.ts";
 import type { HarnessSession, ModelFailure, PreviewPiece, Reply, Responded, Span, ToolDescriptor, ToolResult } from "./harness.ts";
 import type { LeaseContext } from "./host-context.ts";
 import type { Journal } from "./journal.ts";
+import { withRepositories } from "./known-repositories.ts";
 import { Previews } from "./previews.ts";
 import { replyEntries } from "./respond.ts";
 import type { ServerLists } from "./server-lists.ts";
@@ -68,7 +69,8 @@ export class Turn implements HarnessSession {
     return this.#context.lease.id;
   }
   get agent(): AgentSnapshot {
-    return this.#view.agent;
+    const { agent, repositories } = this.#view;
+    return repositories.all.length === 0 ? agent : { ...agent, system: withRepositories(agent.system, repositories.all) };
   }
   get signal(): AbortSignal {
     return this.#controller.signal;

@@ -11,8 +11,10 @@ import type { AgentSnapshot, LogReply } from "../session-store/events/log.ts";
 import type { EventId, Fence, Position } from "../session-store/ids.ts";
 import { position } from "../session-store/ids.ts";
 import { Asked } from "./asked.ts";
+import { KnownRepositories } from "./known-repositories.ts";
 import { KnownServers } from "./known-servers.ts";
 import { Outcomes } from "./outcomes.ts";
+import { failsTurn } from "./retry.ts";
 import { UsageCount } from "./usage-count.ts";
 import { weightOf } from "./weight.ts";
 
@@ -58,6 +60,7 @@ export interface BoundHand {
 export class LogView {
   readonly outcomes = new Outcomes();
   readonly servers = new KnownServers();
+  readonly repositories = new KnownRepositories();
   readonly asked = new Asked();
   readonly #entries: Stored[] = [];
   readonly #calls = new Map<EventId, Call>();
@@ -148,6 +151,7 @@ export class LogView {
     const { entry, at } = stored;
     this.outcomes.take(entry);
     this.servers.take(stored);
+    this.repositories.take(stored);
     this.asked.take(stored);
     switch (entry.type) {
       case "log.created":
@@ -203,8 +207,7 @@ export class LogView {
         this.#evaluated(entry);
         break;
       case "session.error":
-        // A server that can't be reached fails no turn.
-        if (entry.error.retry_status.type === "retrying" && entry.error.mcp_server_name === undefined) this.failures += 1;
+        if (failsTurn(entry.error)) this.failures += 1;
         break;
       case "session.status_running":
         this.status = "running";

@@ -3,11 +3,13 @@
 //   O1  Nothing is read before a call needs the sandbox.
 //   O2  The policy itself goes beside the grant, which holds its hash: a list of hosts may be longer than a token.
 //   O3  A grant is nearly fresh with each call: it outlasts the longest command.
+//   O4  Repositories are reached whatever the networking: its grant is for git alone where nothing else is let out.
 
 import { createHash } from "node:crypto";
 import { z } from "zod";
 import type { WayOut } from "../hands/hand.ts";
 import type { AgentSnapshot } from "../session-store/events/log.ts";
+import type { GrantUse } from "./grant.ts";
 import type { LeaseContext } from "./host-context.ts";
 import { serversOf } from "./tools.ts";
 import type { LogView } from "./view.ts";
@@ -30,6 +32,9 @@ const Body = z.object({
     }),
   }),
 });
+/** A policy that opens nothing. */
+const NOTHING = JSON.stringify({ type: "limited", hosts: [], package_managers: false });
+
 type Networking = z.infer<typeof Body>["environment"]["config"]["networking"];
 
 export class LeaseWayOut {
@@ -43,17 +48,20 @@ export class LeaseWayOut {
     this.#view = view;
   }
 
-  /** Undefined: the environment lets nothing out. */
+  /** Undefined: the environment lets nothing out, and there are no repositories. O4 */
   async current(): Promise<WayOut | undefined> {
     this.#networking ??= this.#read();
     const networking = await this.#networking.catch((error: unknown) => {
       this.#networking = null;
       throw error;
     });
-    const network = networking && networkOf(networking, this.#view().agent);
-    if (network === null) return undefined;
+    const opened = networking && networkOf(networking, this.#view().agent);
+    const hasRepositories = this.#view().repositories.all.length > 0;
+    if (opened === null && !hasRepositories) return undefined;
+    const network = opened ?? NOTHING;
+    const use = [...(opened === null ? [] : ["egress" as const]), ...(hasRepositories ? ["git" as const] : [])];
     if (this.#made?.network !== network || this.#made.until < performance.now())
-      this.#made = { wayOut: this.#grant(network), network, until: performance.now() + FRESH_MS };
+      this.#made = { wayOut: this.#grant(network, use), network, until: performance.now() + FRESH_MS };
     return await this.#made.wayOut;
   }
 
@@ -64,11 +72,11 @@ export class LeaseWayOut {
     return body.success ? body.data.environment.config.networking : null;
   }
 
-  async #grant(network: string): Promise<WayOut> {
+  async #grant(network: string, use: readonly GrantUse[]): Promise<WayOut> {
     const { lease, mintGrant } = this.#context;
     const { vaultIds: vaults, workspace } = this.#view();
     const hash = createHash("sha256").update(network).digest("base64url");
-    const { text } = mintGrant({ session: lease.id, fence: lease.fence, vaults, workspace, use: "egress", network: hash });
+    const { text } = mintGrant({ session: lease.id, fence: lease.fence, vaults, workspace, use, network: hash });
     return { grant: await text, network };
   }
 }

@@ -38,6 +38,8 @@ export function effectsOf(entry: Entry): EntryEffects {
       return { ...NONE, drop: [`pending:${entry.ref}`], waiting: -1 };
     case "log.outcome":
       return { ...NONE, set: stateOf(entry.outcome_id, "running", 0), waiting: -1 };
+    case "log.resources":
+      return { ...NONE, set: { resources: entry.resources } };
     case "log.asked":
       return { ...NONE, waiting: 1, wakes: true, isProgress: true };
     case "log.taken":

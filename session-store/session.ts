@@ -3,7 +3,7 @@
 
 import type { EvaluationResult, SessionUsage, StopReason } from "./events/brain.ts";
 import { NO_USAGE } from "./events/brain.ts";
-import type { AgentSnapshot } from "./events/log.ts";
+import type { AgentSnapshot, SessionResource } from "./events/log.ts";
 import type { EventId, Fence, Position, SessionId } from "./ids.ts";
 import { position } from "./ids.ts";
 
@@ -63,6 +63,7 @@ export const environmentOf = (record: SessionRecord): string => record.projectio
 export const titleOf = (record: SessionRecord): string | null => field(record.projection, "title", null);
 export const metadataOf = (record: SessionRecord): Readonly<Record<string, string>> => field(record.projection, "metadata", {});
 export const usageOf = (record: SessionRecord): SessionUsage => field(record.projection, "usage", NO_USAGE);
+export const resourcesOf = (record: SessionRecord): readonly SessionResource[] => field(record.projection, "resources", []);
 export const archivedAtOf = (record: SessionRecord): number | null => field(record.projection, "archived_at", null);
 export const lastStopOf = (record: SessionRecord): StopReason | null => field(record.projection, "stop_reason", null);
 

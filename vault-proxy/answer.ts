@@ -50,6 +50,11 @@ const REFUSALS = {
   refresh_busy: { status: 503, type: "overloaded_error", says: "The credential is being renewed elsewhere, and that takes too long." },
   unstored: { status: 503, type: "api_error", says: "The renewed credential can't be stored, and so it is not used." },
   renewed: { status: 503, type: "overloaded_error", says: "The credential was renewed while a long request was on its way: send it again." },
+  not_kept: {
+    status: 503,
+    type: "api_error",
+    says: "The session's grants are revoked at this vault proxy; the others and a restart hear of it once the credential store can be used.",
+  },
   no_vault_store: { status: 503, type: "api_error", says: "The credential store can't be used now." },
   server_refused: { status: 502, type: "api_error", says: "The server's address is not one that a credential may be sent to." },
   server_unreachable: { status: 502, type: "api_error", says: "The server can't be reached." },

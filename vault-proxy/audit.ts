@@ -19,13 +19,13 @@ const START = "0".repeat(64);
 
 export interface Use {
   /** What was opened. */
-  readonly use: "model" | "mcp" | "oauth_refresh" | "oauth_connect" | "validate" | "revoke" | "egress";
+  readonly use: "model" | "mcp" | "oauth_refresh" | "oauth_connect" | "validate" | "revoke" | "egress" | "git";
   readonly session?: string;
   readonly fence?: number;
   readonly workspace?: string;
   readonly requestId?: string;
   readonly vault?: string;
-  /** A credential's id, or `model_key`. */
+  /** A credential's id, `model_key`, or `repository_token`; `none`: what was asked needs none. */
   readonly credential: string;
   readonly origin: string;
   readonly path?: string;

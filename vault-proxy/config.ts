@@ -8,6 +8,7 @@
 
 import { join, resolve } from "node:path";
 import { z } from "zod";
+import { originOf } from "./git/hosts.ts";
 import { OAUTH_TIMEOUT_MS } from "./oauth/refresh.ts";
 
 /** Names of ours that other programs read; the launcher's whole environment may be passed on. */
@@ -50,6 +51,13 @@ const hosts = z
   .regex(/^[\w.:[\], -]*$/)
   .default("");
 const hostsIn = (text: string): string[] => text.split(/[\s,]+/).filter((host) => host !== "");
+const gitHosts = z
+  .string()
+  .max(65_536)
+  .default("")
+  .transform((text) => text.split(/[\s,]+/).filter((host) => host !== ""))
+  .refine((all) => all.every((host) => originOf(host) !== null), "must be hosts, or origins like http://127.0.0.1:3000, with commas between them")
+  .transform((all) => all.flatMap((host) => originOf(host) ?? []));
 const ms = z.coerce.number().int().min(1).max(600_000);
 
 const Environment = z.strictObject({
@@ -73,6 +81,7 @@ const Environment = z.strictObject({
   MANYHANDS_VAULT_APPROLE_MOUNT: place.default("approle"),
   MANYHANDS_INTERNAL_HOSTS: hosts,
   MANYHANDS_EGRESS_INTERNAL_HOSTS: hosts,
+  MANYHANDS_GIT_HOSTS: gitHosts,
   MANYHANDS_PUBLIC_URL: z
     .url({ protocol: /^https?$/ })
     .refine((text) => !hasCredentials(text), "must not carry a user name or a password")
@@ -112,6 +121,8 @@ export interface Config {
   readonly internalHosts: readonly string[];
   /** Hosts that hands may reach though they are internal, and at which a credential may be used without TLS. */
   readonly egressInternalHosts: readonly string[];
+  /** Where repositories may be, beside GitHub. */
+  readonly gitOrigins: readonly string[];
   /** The document that the gateway publishes about us as an OAuth client; null: no authorization server could fetch it. */
   readonly clientDocument: { readonly url: string; readonly redirectUri: string } | null;
   readonly isParentPiped: boolean;
@@ -161,6 +172,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     server: serverOf(found),
     internalHosts: hostsIn(found.MANYHANDS_INTERNAL_HOSTS),
     egressInternalHosts: hostsIn(found.MANYHANDS_EGRESS_INTERNAL_HOSTS),
+    gitOrigins: found.MANYHANDS_GIT_HOSTS,
     clientDocument: clientDocumentOf(found.MANYHANDS_PUBLIC_URL),
     isParentPiped: found.MANYHANDS_PARENT_PIPE === "1",
     logLevel: found.MANYHANDS_LOG_LEVEL,

@@ -130,17 +130,22 @@ export class Grants {
     return null;
   }
 
-  /** Refuses a session's grants from now on. False: too many are kept already, try again later. R3 */
-  revoke(sessionId: string): boolean {
+  /**
+   * Refuses a session's grants from now on, and gives when the last of them has ended by itself. Null: too many are kept already, try again later.
+   * `endsAt`: where that is known, since it was revoked elsewhere. R3
+   */
+  revoke(sessionId: string, endsAt = this.#now() + (AGE_S_MAX + 2 * TOLERANCE_S) * 1000): number | null {
     const now = this.#now();
-    for (const [id, endsAt] of this.#revoked) {
-      if (endsAt > now) break; // Kept in the order of their ends.
+    for (const [id, end] of this.#revoked) {
+      if (end > now) break; // Nearly in the order of their ends: one that is out of it waits for those before it.
       this.#revoked.delete(id);
     }
-    if (this.#revoked.size >= REVOKED_MAX && !this.#revoked.has(sessionId)) return false;
+    const known = this.#revoked.get(sessionId);
+    if (this.#revoked.size >= REVOKED_MAX && known === undefined) return null;
+    const last = Math.max(endsAt, known ?? 0);
     this.#revoked.delete(sessionId);
-    this.#revoked.set(sessionId, now + (AGE_S_MAX + 2 * TOLERANCE_S) * 1000);
-    return true;
+    this.#revoked.set(sessionId, last);
+    return last;
   }
 
   #judge(grant: Grant, use: string): Checked {

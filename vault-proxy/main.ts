@@ -8,6 +8,7 @@ import { FileVault } from "./drivers/file/driver.ts";
 import { VaultSettingError } from "./drivers/file/keyring.ts";
 import { ServerVault } from "./drivers/server/driver.ts";
 import { Way } from "./egress/way.ts";
+import { GitHosts } from "./git/hosts.ts";
 import { fixedKey, keyFile, type ModelKeys } from "./model-key.ts";
 import { type Models, ownProvider, plainModels, readModels } from "./models/providers.ts";
 import { Spend } from "./models/spend.ts";
@@ -90,6 +91,7 @@ async function start(): Promise<Serving> {
         audit,
         reach: new Reach(config.internalHosts),
         egressWay: new Way(new Reach(config.egressInternalHosts)),
+        gitHosts: new GitHosts(config.gitOrigins),
         log,
       });
     } catch (error) {

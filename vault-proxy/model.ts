@@ -7,6 +7,7 @@
 //   V4  An error of ours says what happened and names no address.
 //   V5  The use of a key is on the disk, in the audit, before the request leaves.
 //   V6  A session that has spent its limit asks no more.
+//   V7  An exchange ends with its session's grants: a revocation cuts it.
 
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Logger } from "pino";
@@ -60,6 +61,8 @@ export class ModelRoute {
   readonly #options: ModelRouteOptions;
   readonly #agent: Agent;
   #open = 0;
+  /** By session. V7 */
+  readonly #exchanges = new Map<string, Set<Exchange>>();
 
   constructor(options: ModelRouteOptions) {
     this.#options = options;
@@ -86,6 +89,11 @@ export class ModelRoute {
     await this.#granted(req, res, path, checked.grant);
   }
 
+  /** Ends what is open of a session whose grants were revoked. V7 */
+  cut(session: string): void {
+    for (const exchange of this.#exchanges.get(session) ?? []) exchange.cut("revoked");
+  }
+
   /** Closes the connections; what is open is cut. */
   async close(): Promise<void> {
     await this.#agent.destroy();
@@ -94,18 +102,29 @@ export class ModelRoute {
   async #granted(req: IncomingMessage, res: ServerResponse, path: string, grant: Grant): Promise<void> {
     const startedAt = performance.now();
     const exchange = new Exchange(req, res, this.#options.bodyBytesMax ?? BODY_BYTES_MAX);
-    this.#open += 1;
+    const leave = this.#enter(grant.sessionId, exchange);
     try {
       const refusal = await this.#relay(exchange, path, grant);
       if (refusal !== null) exchange.refuse(refusal);
     } finally {
-      this.#open -= 1;
+      leave();
       exchange.done();
       const { sessionId, fence } = grant;
       const { status, reason, bytesIn, bytesOut } = exchange;
       const ms = Math.round((performance.now() - startedAt) * 10) / 10;
       this.#options.log.info({ sessionId, fence, path, status, ...(reason === "" ? {} : { reason }), ms, bytesIn, bytesOut }, "model.relayed");
     }
+  }
+
+  #enter(session: string, exchange: Exchange): () => void {
+    const open = this.#exchanges.get(session) ?? new Set();
+    this.#exchanges.set(session, open.add(exchange));
+    this.#open += 1;
+    return () => {
+      this.#open -= 1;
+      open.delete(exchange);
+      if (open.size === 0 && this.#exchanges.get(session) === open) this.#exchanges.delete(session);
+    };
   }
 
   /** V5 */

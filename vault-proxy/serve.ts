@@ -6,6 +6,7 @@
 //   CONNECT egress:1, /egress/…   the way out of hands; see egress/egress.ts
 //   …    /mcp                     see mcp.ts
 //   …    /v1/vaults…              the vaults' API, for gateways; see api/door.ts
+//   POST /seal …             repository tokens in, references out; see git/door.ts
 //   POST /vaults/check            which of a session's vaults are not there, or archived; for gateways
 //   GET  /openapi.json            the vaults' part of the API's document
 
@@ -21,6 +22,11 @@ import { Vaults } from "./api/vaults.ts";
 import type { Audit } from "./audit.ts";
 import { Egress } from "./egress/egress.ts";
 import type { Way } from "./egress/way.ts";
+import { GitDoor } from "./git/door.ts";
+import type { GitHosts } from "./git/hosts.ts";
+import { Repositories } from "./git/repositories.ts";
+import { GitRoute } from "./git/route.ts";
+import { Seals } from "./git/seal.ts";
 import { Grants } from "./grant.ts";
 import { Guard } from "./guard.ts";
 import { McpRoute } from "./mcp.ts";
@@ -30,7 +36,8 @@ import type { Spend } from "./models/spend.ts";
 import { Connector } from "./oauth/connector.ts";
 import { OAUTH_TIMEOUT_MS, Refresher } from "./oauth/refresh.ts";
 import type { Reach } from "./reach.ts";
-import type { VaultStore } from "./store.ts";
+import { Revocations } from "./revocations.ts";
+import { StoreTrouble, type VaultStore } from "./store.ts";
 
 const REVOKE_BYTES_MAX = 4_096;
 /** A whole request has this long to arrive; longer than any honest upload of 32 MB. */
@@ -61,8 +68,12 @@ export interface ServeOptions {
   readonly reach: Reach;
   /** By which hands go out. */
   readonly egressWay: Way;
+  /** Where repositories may be. */
+  readonly gitHosts: GitHosts;
   /** Our OAuth client as it is published; null: it is not. */
   readonly clientDocument?: { readonly url: string; readonly redirectUri: string } | null;
+  /** How often revocations of other proxies are looked for. */
+  readonly lookMs?: number;
   readonly log: Logger;
 }
 
@@ -92,16 +103,27 @@ export async function serve(options: ServeOptions): Promise<Serving> {
   const isShared = options.vaults.driver === "server";
   const refresher = new Refresher({ vaults, guard, audit, log, isShared, tokenMs: options.oauthTimeoutMs ?? OAUTH_TIMEOUT_MS });
   const mcp = new McpRoute({ vaults, grants, guard, refresher, audit, log });
-  const connect = { connector: new Connector({ guard, document: options.clientDocument ?? null }), audit };
+  const connect = { connector: new Connector({ guard, store: options.vaults, document: options.clientDocument ?? null }), audit };
   const validator = new Validator({ vaults, guard, refresher, audit });
   const door = new VaultDoor({ vaults, grants, rule: (url) => reach.refusesToBind(url), connect, validator, log });
-  const egress = new Egress({ grants, way: options.egressWay, vaults: options.vaults, audit, log });
+  const repositories = new Repositories(options.vaults);
+  const git = new GitRoute({ repositories, hosts: options.gitHosts, audit, log });
+  const gitDoor = new GitDoor({ grants, hosts: options.gitHosts, seals: new Seals(options.vaults), repositories, log });
+  const egress = new Egress({ grants, way: options.egressWay, vaults: options.vaults, audit, git, log });
+  const cut = (session: string): void => {
+    model.cut(session);
+    mcp.cut(session);
+    egress.revoked(session);
+  };
+  const { lookMs } = options;
+  const revocations = new Revocations({ store: options.vaults, grants, cut, log, ...(lookMs === undefined ? {} : { lookMs }) });
 
   const route = async (req: IncomingMessage, res: ServerResponse): Promise<void> => {
     if (req.url?.startsWith("/model/")) return model.handle(req, res);
     if (req.url?.split("?")[0] === "/mcp") return mcp.handle(req, res);
     if (req.url?.startsWith("/egress/")) return egress.handle(req, res);
     if (door.takes(req.url ?? "")) return door.handle(req, res);
+    if (gitDoor.takes(req.url ?? "")) return gitDoor.handle(req, res);
     if (req.url === "/healthz" && req.method === "GET") {
       return answer(res, 200, {
         ok: true,
@@ -110,7 +132,7 @@ export async function serve(options: ServeOptions): Promise<Serving> {
         vaults: options.vaults.driver,
       });
     }
-    if (req.url === "/revoke" && req.method === "POST") return revoke(req, res, grants, { log, mcp, egress });
+    if (req.url === "/revoke" && req.method === "POST") return revoke(req, res, { grants, revocations, repositories, log });
     refuse(res, "no_route");
   };
 
@@ -119,6 +141,7 @@ export async function serve(options: ServeOptions): Promise<Serving> {
     void route(req, res);
   });
   server.on("connect", (req: IncomingMessage, socket: Duplex, head: Buffer) => void egress.take(req, socket, head));
+  await revocations.start();
   const address = await listen(server, options.port, options.host);
   return {
     url: `http://${address.family === "IPv6" ? `[${address.address}]` : address.address}:${address.port}`,
@@ -126,15 +149,17 @@ export async function serve(options: ServeOptions): Promise<Serving> {
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
       server.closeIdleConnections();
       egress.close();
-      const cut = setTimeout(() => {
+      const late = setTimeout(() => {
         server.closeAllConnections();
         egress.cut();
       }, DRAIN_MS);
       await closed;
-      clearTimeout(cut);
+      clearTimeout(late);
+      await revocations.close();
       await refresher.close();
       await model.close();
       await guard.close();
+      await git.close();
     },
   };
 }
@@ -142,8 +167,12 @@ export async function serve(options: ServeOptions): Promise<Serving> {
 async function revoke(
   req: IncomingMessage,
   res: ServerResponse,
-  grants: Grants,
-  { log, mcp, egress }: { readonly log: Logger; readonly mcp: McpRoute; readonly egress: Egress },
+  {
+    grants,
+    revocations,
+    repositories,
+    log,
+  }: { readonly grants: Grants; readonly revocations: Revocations; readonly repositories: Repositories; readonly log: Logger },
 ): Promise<void> {
   const checked = await grants.check(req.headers.authorization, "revoke");
   if (checked.type === "refused") {
@@ -151,19 +180,30 @@ async function revoke(
     refuse(res, checked.reason === "unready" ? "grant_unready" : checked.reason === "other_use" ? "other_use" : "no_grant");
     return;
   }
-  const { sessionId } = checked.grant;
+  const { sessionId, workspace } = checked.grant;
   const asked = Revocation.safeParse(await readSmall(req));
   if (!asked.success || asked.data.session !== sessionId) {
     refuse(res, "not_a_session");
     return;
   }
-  if (!grants.revoke(sessionId)) {
+  const came = await revocations.add(sessionId);
+  if (came === "full") {
     refuse(res, "busy");
     return;
   }
-  mcp.cut(sessionId);
-  egress.revoked(sessionId);
-  log.info({ sessionId }, "grant.revoked");
+  try {
+    if (workspace !== null) await repositories.remove(workspace, sessionId);
+  } catch (error) {
+    if (!(error instanceof StoreTrouble)) throw error;
+    log.error({ sessionId, reason: error.reason, detail: error.detail }, "vault_store.failed");
+    refuse(res, "no_vault_store");
+    return;
+  }
+  log.info({ sessionId, isKept: came === "kept" }, "grant.revoked");
+  if (came === "unstored") {
+    refuse(res, "not_kept");
+    return;
+  }
   answer(res, 200, { revoked: sessionId });
 }
 

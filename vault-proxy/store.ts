@@ -8,9 +8,10 @@
 
 /**
  * `vault`: a vault with its credentials. `create`: which id a create with an idempotency key was given. `authority`: what the egress proxy signs
- * certificates and makes placeholders with.
+ * certificates and makes placeholders with, and the key of seals. `revocation`: a session whose grants count no more (revocations.ts). `authorization`: one
+ * that a person is in the middle of (oauth/flows.ts). `repository`: what a session's repositories are opened with.
  */
-export type RecordKind = "vault" | "create" | "authority";
+export type RecordKind = "vault" | "create" | "authority" | "revocation" | "authorization" | "repository";
 
 export interface RecordKey {
   readonly workspace: string;

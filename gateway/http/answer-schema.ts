@@ -137,6 +137,24 @@ export const Usage = name(
 const status = z.enum(["idle", "running", "rescheduling", "terminated"]);
 const stats = z.strictObject({ active_seconds: z.number().min(0), duration_seconds: z.number().min(0) });
 
+export const SessionResource = name(
+  "SessionResource",
+  z.strictObject({
+    id: text,
+    type: z.literal("github_repository"),
+    url: text,
+    mount_path: text,
+    checkout: z
+      .discriminatedUnion("type", [
+        z.strictObject({ type: z.literal("branch"), name: text }),
+        z.strictObject({ type: z.literal("commit"), sha: text }),
+      ])
+      .nullable(),
+    created_at: time,
+    updated_at: time,
+  }),
+);
+
 export const Session = name(
   "Session",
   z.strictObject({
@@ -146,7 +164,7 @@ export const Session = name(
     status,
     agent: AgentSnapshot,
     environment_id: text,
-    resources: z.array(z.unknown()),
+    resources: z.array(SessionResource),
     vault_ids: z.array(text),
     deployment_id: text.nullable(),
     metadata,

@@ -45,6 +45,9 @@ export interface Body<T> {
 /** Details for a refusal, by the path of what is wrong. */
 export type Explain = (path: string) => Record<string, unknown> | undefined;
 
+/** The body with references where it had secrets. */
+export type Seal = (call: Call, bytes: Buffer) => Promise<Buffer>;
+
 /** JSON text that is ready to go out. */
 export class JsonText {
   readonly text: string;
@@ -121,8 +124,10 @@ export class Call implements Asker {
     return readQuery(schema, this.#search);
   }
 
-  async body<T>(schema: z.ZodType<T>, explain?: Explain): Promise<Body<T>> {
-    const bytes = await this.#bodies.read(this.request, this.response);
+  /** `seal` takes secrets out before anything is parsed. */
+  async body<T>(schema: z.ZodType<T>, explain?: Explain, seal?: Seal): Promise<Body<T>> {
+    const read = await this.#bodies.read(this.request, this.response);
+    const bytes = seal ? await seal(this, read) : read;
     const given = parseJson(bytes);
     return { value: check(schema, given, explain), bytes, given };
   }

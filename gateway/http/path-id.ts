@@ -10,6 +10,7 @@ export const PATH_IDS = {
   environment: { schema: idOf("env"), code: "not_found", says: "There is no such environment." },
   // A schema of its own: one that stands in a body as well would be a reference there.
   hand: { schema: HandName.clone(), code: "not_found", says: "There is no such hand." },
+  resource: { schema: idOf("sesrsc"), code: "not_found", says: "There is no such resource." },
   session: { schema: idOf("sesn"), code: "session_not_found", says: "There is no such session." },
   thread: { schema: idOf("sthr"), code: "not_found", says: "There is no such thread." },
 } as const;

@@ -8,7 +8,7 @@ import type { Request, RequestHandler, Router } from "express";
 import { z } from "zod";
 import { Refusal } from "../../session-store/refusal.ts";
 import type { EVENT_STREAM } from "./answer-schema.ts";
-import type { Body, Call, Explain } from "./call.ts";
+import type { Body, Call, Explain, Seal } from "./call.ts";
 import { sendJson } from "./call.ts";
 import type { PathIds } from "./path-id.ts";
 
@@ -55,12 +55,12 @@ export function withQuery<Query>(spec: Spec & { readonly query: z.ZodType<Query>
 
 /** A method whose handler gets its body, as the schema made it; `explain` adds details to a refusal, by the path of what is wrong. O1 */
 export function withBody<T>(
-  spec: Spec & { readonly body: z.ZodType<T>; readonly explain?: Explain; handle(call: Call, body: Body<T>): Promise<unknown> },
+  spec: Spec & { readonly body: z.ZodType<T>; readonly explain?: Explain; readonly seal?: Seal; handle(call: Call, body: Body<T>): Promise<unknown> },
 ): Operation {
-  const { id, summary, body, explain, headers = [], answer } = spec;
+  const { id, summary, body, explain, seal, headers = [], answer } = spec;
   const run = async (call: Call) => {
     call.query(NO_QUERY);
-    return spec.handle(call, await call.body(body, explain));
+    return spec.handle(call, await call.body(body, explain, seal));
   };
   return { id, summary, query: NO_QUERY, body, headers, answer, run };
 }

@@ -7,6 +7,7 @@ import { mintEvent, mintFrom } from "../../session-store/ids.ts";
 import { Refusal } from "../../session-store/refusal.ts";
 import type { SessionRecord } from "../../session-store/session.ts";
 import { invalid } from "../answer.ts";
+import { keepRepositories } from "../repository-tokens.ts";
 import { modelOf } from "./agent-schema.ts";
 import { refuseUnmatched, resolveTools } from "./agent-tools.ts";
 import { findAgent } from "./agents.ts";
@@ -14,6 +15,7 @@ import type { Asker, Body, Door, Explain } from "./call.ts";
 import { checkVaults } from "./check-vaults.ts";
 import { findEnvironment, leaveEnvironment, useEnvironment } from "./environments.ts";
 import { refuseUnknownHands } from "./hands.ts";
+import { resourcesFrom } from "./resources.ts";
 import { wireOfSession } from "./session-object.ts";
 import type { AgentChoice, SessionCreate } from "./session-schema.ts";
 import { tellUnmet } from "./unmet.ts";
@@ -44,6 +46,9 @@ export async function createSession(door: Door, call: Asker, { value, given }: B
     findEnvironment(door, workspace, value.environment_id),
     checkVaults(door, call, vaultIds),
   ]);
+  const wanted = value.resources ?? [];
+  if (environment.config.type === "self_hosted" && wanted.length > 0)
+    throw invalid(`Environment ${value.environment_id} is a self-hosted environment. \`resources\` are not supported on self-hosted environments.`);
   if (environment.config.type === "self_hosted")
     throw invalid(`Environment ${value.environment_id} is a self-hosted environment. Sessions on self-hosted environments are not supported.`);
   tellUnmet(door, call, value.environment_id, environment.config);
@@ -57,7 +62,7 @@ export async function createSession(door: Door, call: Asker, { value, given }: B
     environment_id: value.environment_id,
     title: value.title ?? null,
     metadata: value.metadata ?? {},
-    resources: [],
+    resources: resourcesFrom(id, wanted, Date.now()),
     vault_ids: vaultIds,
   };
   const entries = inputs.map((input, index) => ({
@@ -66,6 +71,14 @@ export async function createSession(door: Door, call: Asker, { value, given }: B
     waits: waits(input),
   }));
 
+  // Before the session is there: one that is there can use them. What comes of no session is swept.
+  if (wanted.length > 0)
+    await keepRepositories(
+      door.vaultProxy,
+      call,
+      id,
+      wanted.map((each) => ({ url: each.url, token: each.authorization_token ?? null })),
+    );
   await useEnvironment(door, workspace, value.environment_id, id);
   try {
     const record = await door.store.create({ id, created, entries, digest });

@@ -2,7 +2,17 @@
 
 import { primaryThread } from "../../session-store/ids.ts";
 import type { OutcomeRecord, SessionRecord } from "../../session-store/session.ts";
-import { agentOf, archivedAtOf, environmentOf, metadataOf, outcomesOf, statusOf, titleOf, usageOf } from "../../session-store/session.ts";
+import {
+  agentOf,
+  archivedAtOf,
+  environmentOf,
+  metadataOf,
+  outcomesOf,
+  resourcesOf,
+  statusOf,
+  titleOf,
+  usageOf,
+} from "../../session-store/session.ts";
 import { rfc3339, wireOfAgent } from "./wire.ts";
 
 export function wireOfSession(record: SessionRecord, now = Date.now()): unknown {
@@ -14,7 +24,7 @@ export function wireOfSession(record: SessionRecord, now = Date.now()): unknown 
     status: statusOf(record),
     agent: wireOfAgent(agentOf(record)),
     environment_id: environmentOf(record),
-    resources: projection.resources ?? [],
+    resources: resourcesOf(record),
     vault_ids: projection.vault_ids ?? [],
     deployment_id: null,
     metadata: metadataOf(record),

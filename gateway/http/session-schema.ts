@@ -7,6 +7,7 @@ import { VAULTS_MAX } from "./check-vaults.ts";
 import { SentEvent } from "./event-schema.ts";
 import { Metadata, MetadataPatch } from "./metadata.ts";
 import { CREATED_AT, flag, integer, limit, list, order, page } from "./query.ts";
+import { Resources } from "./resource-schema.ts";
 
 const INITIAL_EVENTS_MAX = 50;
 const TITLE_CHARS_MAX = 1024;
@@ -14,7 +15,6 @@ const TITLE_CHARS_MAX = 1024;
 const id = z.string().min(1).max(128);
 const version = z.int().min(1).nullish();
 const title = z.string().max(TITLE_CHARS_MAX).nullish();
-const none = (says: string) => z.array(z.unknown()).max(0, says).nullish();
 
 const agent = z.union([
   id,
@@ -40,7 +40,7 @@ export const SessionCreate = z.strictObject({
   title,
   metadata: Metadata.nullish(),
   vault_ids: z.array(z.string().min(1).max(128)).max(VAULTS_MAX).nullish(),
-  resources: none("is not supported"),
+  resources: Resources.nullish(),
   budget: absent(),
   initial_events: z.array(SentEvent).max(INITIAL_EVENTS_MAX, `at most ${INITIAL_EVENTS_MAX} events`).nullish(),
 });

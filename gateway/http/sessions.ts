@@ -6,6 +6,7 @@ import { Refusal } from "../../session-store/refusal.ts";
 import type { SessionRecord } from "../../session-store/session.ts";
 import { agentOf, environmentOf, statusOf } from "../../session-store/session.ts";
 import { invalid } from "../answer.ts";
+import { sealBody } from "../repository-tokens.ts";
 import { Deleted, Session, sessionPage } from "./answer-schema.ts";
 import type { Asker, Call, Door } from "./call.ts";
 import { ownSession } from "./call.ts";
@@ -33,6 +34,7 @@ export function addSessions(add: AddPath, door: Door): void {
       headers: ["idempotency-key"],
       body: SessionCreate,
       explain: explainCreate,
+      seal: (call, bytes) => sealBody(door.vaultProxy, call, bytes),
       answer,
       handle: (call, body) => createSession(door, call, body),
     }),

@@ -59,14 +59,15 @@ export class Access {
   async caller(headers: IncomingHttpHeaders): Promise<Caller> {
     const { authorization } = headers;
     if (this.#options.isOpen && authorization === undefined && headers["x-api-key"] === undefined) return ANONYMOUS;
-    const bearer = authorization === undefined ? undefined : /^bearer +(\S+) *$/i.exec(authorization)?.[1];
+    const bearer = this.#check && authorization !== undefined ? /^bearer +(\S+) *$/i.exec(authorization)?.[1] : undefined;
     if (this.#check && bearer !== undefined && looksLikeToken(bearer)) {
       const caller = await this.#check(bearer, this.#audiences());
       if (!caller) throw this.#challenge(401, "The access token is not valid here.", 'error="invalid_token"', this.#scopes);
       return caller;
     }
     try {
-      return { ...this.#options.authenticate(headers), scopes: ALL };
+      const { workspace, name } = this.#options.authenticate(headers);
+      return { workspace, name, scopes: ALL };
     } catch (error) {
       if (!(error instanceof Refusal && error.code === "unauthenticated")) throw error;
       const isGiven = authorization !== undefined || headers["x-api-key"] !== undefined;

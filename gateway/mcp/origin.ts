@@ -6,6 +6,11 @@
 import type { IncomingHttpHeaders } from "node:http";
 
 const LOOPBACK = new Set(["localhost", "127.0.0.1", "[::1]"]);
+/** Clients say the same few names again and again: what these mean is read once. */
+const KNOWN_MAX = 256;
+const KNOWN_CHARS_MAX = 256;
+const hostnames = new Map<string, string | null>();
+const publics = new Map<string, { readonly hostname: string; readonly origin: string }>();
 
 export interface Reach {
   /** This process listens on loopback alone. */
@@ -16,7 +21,7 @@ export interface Reach {
 
 /** Null when the request may pass, else what is wrong with it. O1 O2 */
 export function refusedReach(headers: IncomingHttpHeaders, { isLoopback, publicUrl }: Reach): string | null {
-  const open = publicUrl === null ? null : new URL(publicUrl);
+  const open = publicUrl === null ? null : publicOf(publicUrl);
   const host = hostnameOf(`http://${headers.host ?? ""}`);
   const isKnownHost = host !== null && (LOOPBACK.has(host) || host === open?.hostname);
   if ((isLoopback || open) && !isKnownHost) return "Invalid Host header";
@@ -28,6 +33,21 @@ export function refusedReach(headers: IncomingHttpHeaders, { isLoopback, publicU
 }
 
 function hostnameOf(text: string): string | null {
-  if (!/^https?:\/\/[^/?#@]+$/i.test(text) || !URL.canParse(text)) return null;
-  return new URL(text).hostname;
+  const known = hostnames.get(text);
+  if (known !== undefined) return known;
+  const isOrigin = /^https?:\/\/[^/?#@]+$/i.test(text) && URL.canParse(text);
+  return keep(hostnames, text, isOrigin ? new URL(text).hostname : null);
+}
+
+function publicOf(url: string): { readonly hostname: string; readonly origin: string } {
+  const known = publics.get(url);
+  if (known) return known;
+  const { hostname, origin } = new URL(url);
+  return keep(publics, url, { hostname, origin });
+}
+
+function keep<T>(known: Map<string, T>, text: string, meaning: T): T {
+  if (known.size >= KNOWN_MAX) known.clear();
+  if (text.length <= KNOWN_CHARS_MAX) known.set(text, meaning);
+  return meaning;
 }

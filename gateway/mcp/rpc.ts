@@ -7,6 +7,7 @@
 import { z } from "zod";
 
 const ID_CHARS_MAX = 1_024;
+const METHOD_CHARS_MAX = 256;
 
 export const PARSE_ERROR = -32_700;
 export const INVALID_REQUEST = -32_600;
@@ -48,15 +49,27 @@ export function noResource(uri: string, era: "handshake" | "stateless"): RpcErro
   return new RpcError(era === "stateless" ? INVALID_PARAMS : RESOURCE_NOT_FOUND, "There is no such resource.", { data: { uri } });
 }
 
-const Id = z.union([z.string().max(ID_CHARS_MAX), z.int()]);
 const Envelope = z.looseObject({
   jsonrpc: z.literal("2.0"),
-  method: z.string().max(256).optional(),
+  method: z.string().max(METHOD_CHARS_MAX).optional(),
   params: z.record(z.string(), z.unknown()).optional(),
 });
 
-/** Reads one message. J1 J2 */
+/** Reads one message. The usual request and notification are told at a glance; everything else is judged by the schema. J1 J2 */
 export function readMessage(body: unknown): Message {
+  return usualIn(body) ?? judged(body);
+}
+
+function usualIn(body: unknown): Message | null {
+  if (!isRecord(body) || body.jsonrpc !== "2.0") return null;
+  const { method, params } = body;
+  if (typeof method !== "string" || method.length > METHOD_CHARS_MAX) return null;
+  if (!isRecord(params) || Object.hasOwn(params, "__proto__")) return null;
+  if (!Object.hasOwn(body, "id")) return { kind: "notification", method, params };
+  return isId(body.id) ? { kind: "request", id: body.id, method, params } : null;
+}
+
+function judged(body: unknown): Message {
   if (Array.isArray(body)) throw new RpcError(INVALID_REQUEST, "Batches are not supported: send one message a request.");
   const read = Envelope.safeParse(body);
   if (!read.success) throw new RpcError(INVALID_REQUEST, "The body is not a JSON-RPC 2.0 message.");
@@ -72,15 +85,16 @@ function answerOf(rest: Readonly<Record<string, unknown>>): Answered {
 }
 
 function idOf(given: unknown): RpcId {
-  const id = Id.safeParse(given);
-  if (!id.success) throw new RpcError(INVALID_REQUEST, "id: must be a string or a whole number");
-  return id.data;
+  if (!isId(given)) throw new RpcError(INVALID_REQUEST, "id: must be a string or a whole number");
+  return given;
 }
+
+const isId = (value: unknown): value is RpcId => (typeof value === "string" ? value.length <= ID_CHARS_MAX : Number.isSafeInteger(value));
+const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> => typeof value === "object" && value !== null && !Array.isArray(value);
 
 /** The id to answer an unreadable body with, if one can be told. */
 export function idIn(body: unknown): RpcId | null {
-  const id = typeof body === "object" && body !== null && "id" in body ? Id.safeParse(body.id) : null;
-  return id?.success ? id.data : null;
+  return isRecord(body) && isId(body.id) ? body.id : null;
 }
 
 /** An id as a key that keeps its type. J1 */

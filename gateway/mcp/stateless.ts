@@ -2,6 +2,7 @@
 //
 //   T1  A question to the client is an answer: `input_required`, with the state sealed (see seal.ts). The client's next try runs the tool again.
 //   T2  Closing a request's stream calls it off.
+//       An answer that takes longer than a moment is a stream, so that nothing between takes the silence for the end (late-stream.ts).
 //   T3  A subscription hears of what its caller may follow and of nothing else, on whatever node the change was made: each node follows the logs
 //       that somebody listens to there.
 
@@ -21,6 +22,7 @@ import type { Logger } from "pino";
 import { z } from "zod";
 import type { Caller } from "./caller.ts";
 import type { Catalogue } from "./dispatch.ts";
+import { lateStream } from "./late-stream.ts";
 import { INTERNAL_ERROR, RpcError } from "./rpc.ts";
 import type { Seal } from "./seal.ts";
 import type { CallContext } from "./surface.ts";
@@ -73,7 +75,9 @@ export class StatelessEra {
       maxSubscriptions: SUBSCRIPTIONS_MAX,
       onerror,
     });
-    this.#serve = toNodeHandler(this.#handler, { onerror: (error) => log.error({ err: error }, "mcp.broke") });
+    const fetch: McpHttpHandler["fetch"] = (asked, given) =>
+      lateStream(this.#handler.fetch(asked, given), { keepAliveMs, body: given?.parsedBody, left: asked.signal, log });
+    this.#serve = toNodeHandler({ fetch }, { onerror: (error) => log.error({ err: error }, "mcp.broke") });
     catalogue.surface.onListChanged?.((list) => bus.publish({ kind: `${list}_list_changed` }));
   }
 

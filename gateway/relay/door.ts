@@ -18,26 +18,29 @@ import { sendJson } from "../http/call.ts";
 import { type Access, Challenge } from "../mcp/access.ts";
 import { VERSIONS } from "../mcp/handshake/era.ts";
 import { type Reach, refusedReach } from "../mcp/origin.ts";
-import { INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, idIn, NO_SESSION, REFUSED, RpcError, type RpcId } from "../mcp/rpc.ts";
+import { INVALID_PARAMS, INVALID_REQUEST, idIn, NO_SESSION, REFUSED, RpcError, type RpcId } from "../mcp/rpc.ts";
 import { HAND_SCOPES } from "../mcp/surface.ts";
 import { addressOf, upstreamOf, type Ways } from "./address.ts";
 import { audit, told } from "./audit.ts";
+import { tellFailure } from "./early.ts";
 import { Eras } from "./eras.ts";
 import { HandFailure } from "./failure.ts";
-import { type KnownHand, KnownHands } from "./hands.ts";
+import { KnownHands } from "./hands.ts";
 import { HandshakeRelay } from "./handshake.ts";
 import { type Inbound, parseBody, readInbound, STATELESS_VERSION, unsupported } from "./inbound.ts";
 import { STREAMS_MAX } from "./limits.ts";
 import { Pool } from "./pool.ts";
+import { ReachedHand } from "./reached.ts";
 import { RelaySessions } from "./sessions.ts";
 import { StatelessRelay } from "./stateless.ts";
 import { sweepEvery } from "./sweeper.ts";
-import type { Address, Crossing, RelaySession, Times, Upstream } from "./upstream.ts";
+import type { Crossing, RelaySession, Times } from "./upstream.ts";
 import type { Visit } from "./visit.ts";
 
 export const HANDS_PATH = "/mcp/hands";
 const NAME = /^[a-z0-9][a-z0-9_-]{0,62}$/;
 const GRACE_MS = 1_000;
+const ACCESSES_MAX = 1_000;
 
 export interface RelaySettings extends Ways {
   /** Internal addresses that hands may be at all the same. */
@@ -66,6 +69,7 @@ export class HandRelay {
   readonly #pool: Pool;
   readonly #hands: KnownHands;
   readonly #sessions: RelaySessions;
+  readonly #accesses = new Map<string, Access>();
   readonly #eras = new Eras();
   readonly #handshake: HandshakeRelay;
   readonly #stateless: StatelessRelay;
@@ -88,7 +92,12 @@ export class HandRelay {
 
   /** Who may use a hand by its own door. */
   accessOf(name: string): Access {
-    return this.#options.access.within(() => `${this.#options.baseUrl()}${HANDS_PATH}/${name}`, HAND_SCOPES);
+    const known = this.#accesses.get(name);
+    if (known) return known;
+    const access = this.#options.access.within(() => `${this.#options.baseUrl()}${HANDS_PATH}/${name}`, HAND_SCOPES);
+    if (this.#accesses.size >= ACCESSES_MAX) this.#accesses.clear();
+    if (NAME.test(name)) this.#accesses.set(name, access);
+    return access;
   }
 
   /** M1–M6 */
@@ -109,7 +118,7 @@ export class HandRelay {
       const address = session ? addressOf(session, given) : given;
       if (!address) throw noSession();
       const { workspace } = caller;
-      const upstream = this.#upstream(known, workspace, address);
+      const upstream = new ReachedHand(this.#pool, known, workspace, address);
       const visit: Visit = { request, response, caller, upstream, inbound: null, session, seen: null };
       if (session)
         this.#sessions.touch(session, (error) => this.#options.log.warn({ reason: String(error).slice(0, 200) }, "hand_session.not_touched"));
@@ -156,13 +165,13 @@ export class HandRelay {
     const parsed = parseBody(bytes);
     asking.id = idIn(parsed);
     const inbound = readInbound(bytes, parsed, request.headers);
-    const whole = { ...visit, inbound };
+    visit.inbound = inbound;
     try {
-      refuseTool(whole, inbound);
-      await this.#relay(whole, inbound);
-      audit(this.#options.log, whole, inbound, started, response.destroyed && !response.writableFinished ? "left" : (whole.seen?.outcome ?? "ok"));
+      refuseTool(visit, inbound);
+      await this.#relay(visit, inbound);
+      audit(this.#options.log, visit, inbound, started, response.destroyed && !response.writableFinished ? "left" : (visit.seen?.outcome ?? "ok"));
     } catch (error) {
-      audit(this.#options.log, whole, inbound, started, error instanceof HandFailure ? error.reason : "refused");
+      audit(this.#options.log, visit, inbound, started, error instanceof HandFailure ? error.reason : "refused");
       throw error;
     }
   }
@@ -178,9 +187,9 @@ export class HandRelay {
     }
     if (message.kind === "request" && message.method === "initialize") {
       if (session) throw new RpcError(INVALID_REQUEST, "This session is initialized already.");
-      const isTaken = upstream.address.era !== "stateless" && (await this.#handshake.initialize(visit));
-      if (isTaken) return;
-      if (!(await this.#eras.isStateless(upstream))) throw new RpcError(INTERNAL_ERROR, "The hand did not agree to initialize.", { status: 502 });
+      const refused = upstream.address.era === "stateless" ? undefined : await this.#handshake.initialize(visit);
+      if (refused === null) return;
+      if (refused && !(await this.#eras.isStateless(upstream))) throw refused;
       return this.#cross(visit, inbound, [STATELESS_VERSION]);
     }
     if (!session) throw new RpcError(REFUSED, "Bad Request: Mcp-Session-Id header is required");
@@ -233,24 +242,12 @@ export class HandRelay {
     if (!known || session.upstream === null) return;
     const { workspace, caller: name } = session;
     const address = addressOf(session, await upstreamOf(known.hand, { workspace, name, scopes: new Set() }, this.#options));
-    if (address) await this.#handshake.forget(this.#upstream(known, workspace, address), session);
-  }
-
-  #upstream(known: KnownHand, workspace: string, address: Address): Upstream {
-    return {
-      ...known,
-      workspace,
-      address,
-      send: (sent) => this.#pool.send(address, known.times, sent),
-      at: (place) => {
-        const there = addressOf({ url: place }, address);
-        return there && this.#upstream(known, workspace, there);
-      },
-    };
+    if (address) await this.#handshake.forget(new ReachedHand(this.#pool, known, workspace, address), session);
   }
 
   /** M4 */
   #answer(response: ServerResponse, id: RpcId | null, error: unknown): void {
+    if (response.headersSent && tellFailure(response, id === null ? null : told(this.#options.log, error, id).body)) return;
     if (response.headersSent || response.destroyed) {
       if (!(error instanceof RpcError)) this.#options.log.error({ err: error }, "hand.broke");
       return void response.destroy();

@@ -7,7 +7,7 @@
 //   S4  A session that ended here ends at the hand, and the other way round.
 
 import type { Logger } from "pino";
-import { INVALID_REQUEST, NO_SESSION, RpcError } from "../mcp/rpc.ts";
+import { INTERNAL_ERROR, INVALID_REQUEST, NO_SESSION, RpcError } from "../mcp/rpc.ts";
 import { placeOf } from "./address.ts";
 import { readWhole } from "./answers.ts";
 import { refusedStatus } from "./failure.ts";
@@ -42,8 +42,8 @@ export class HandshakeRelay {
     this.#reopening = new Reopening(options);
   }
 
-  /** False: the hand did not take it, and nothing was answered. S1 */
-  async initialize(visit: Visit): Promise<boolean> {
+  /** Null: it was answered. Otherwise the hand did not take it, and nothing was answered: what the client may be told of that. S1 */
+  async initialize(visit: Visit): Promise<RpcError | null> {
     const { request, response, upstream, inbound, caller } = visit;
     if (inbound?.message.kind !== "request") throw new Error("only a request initializes");
     const params = memberOf(membersOf(inbound.body), "params");
@@ -55,7 +55,7 @@ export class HandshakeRelay {
     const refused = refusedStatus(status);
     if (refused) throw refused;
     const version = versionIn(message?.result);
-    if (version === null) return false;
+    if (version === null) return notTaken(status, message?.error);
     const own = answer.headers["mcp-session-id"];
     const { hand, workspace, address } = upstream;
     const session = await this.#options.sessions.open({
@@ -75,7 +75,7 @@ export class HandshakeRelay {
       "mcp-session-id": session.id,
     });
     response.end(bytes);
-    return true;
+    return null;
   }
 
   async post(visit: Visit, session: RelaySession): Promise<void> {
@@ -194,6 +194,17 @@ export class HandshakeRelay {
     await this.#options.sessions.end(session);
     return new RpcError(NO_SESSION, "Session not found", { status: 404 });
   }
+}
+
+/** The hand's own words, where it has some. */
+function notTaken(status: number, error: unknown): RpcError {
+  if (typeof error === "object" && error !== null && "code" in error && Number.isSafeInteger(error.code) && "message" in error) {
+    const data = "data" in error ? error.data : undefined;
+    return new RpcError(Number(error.code), String(error.message), { data, status: status < 500 ? status : 502 });
+  }
+  const isOld = status === 404 || status === 405;
+  const hint = isOld ? " If it is a server of the older HTTP+SSE transport, register it with the transport `sse`." : "";
+  return new RpcError(INTERNAL_ERROR, `The hand did not agree to initialize (HTTP ${status}).${hint}`, { status: 502 });
 }
 
 const reasonOf = (error: unknown): string => (error instanceof Error ? error.message.slice(0, 200) : "unknown");

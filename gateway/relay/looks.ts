@@ -14,7 +14,7 @@ import { lackingFor } from "./capabilities.ts";
 import type { Look, Looker } from "./events.ts";
 import { HandFailure } from "./failure.ts";
 import { editsFromHand, mayHoldReserved } from "./reserved.ts";
-import { type Edit, edited, itemsOf, type Member, memberOf, membersOf, stringOf, textOf, without } from "./spans.ts";
+import { type Edit, edited, itemsOf, type Member, memberOf, membersOf, skipSpace, stringOf, textOf, without } from "./spans.ts";
 import type { Era, Policy } from "./upstream.ts";
 
 const LACKS_CAPABILITY = -32_021;
@@ -67,7 +67,7 @@ export class MessageLooker implements Looker {
   }
 
   look(text: Buffer): Look {
-    if (text[text.findIndex((byte) => byte > 0x20)] === OPEN_ARRAY) throw new HandFailure("hand_unintelligible", "The hand answered with a batch.");
+    if (text[skipSpace(text, 0)] === OPEN_ARRAY) throw new HandFailure("hand_unintelligible", "The hand answered with a batch.");
     const members = membersOf(text);
     const method = memberOf(members, "method");
     if (!method) return this.#lookAtAnswer(text, members);
@@ -106,7 +106,8 @@ export class MessageLooker implements Looker {
       return "pass";
     }
     const edits: Edit[] = [];
-    for (const result of members.filter(({ name }) => name === "result")) {
+    for (const result of members) {
+      if (result.name !== "result") continue;
       const needsLook = this.#listsTools || this.#mayNotFlow || (era === "stateless" && ASKING.has(method)) || text.length <= JUDGED_BYTES_MAX;
       const inner = needsLook ? membersOf(text, result.start) : [];
       if (era === "stateless" && ASKING.has(method)) {

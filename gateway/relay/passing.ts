@@ -6,11 +6,12 @@
 //       listen has no such limits.
 //   R4  What fails before the answer began is thrown. After that, a stream ends with an error for the request, or breaks off where its client can come
 //       back for the rest; a body that was begun breaks off.
-//   R5  A silent stream says that it is there, between two events.
+//   R5  A silent stream says that it is there, between two events; so does an answer that does not begin (early.ts).
 
 import type { IncomingHttpHeaders, OutgoingHttpHeaders, ServerResponse } from "node:http";
 import type { Dispatcher } from "undici";
 import { errorMessage, type RpcError, type RpcId } from "../mcp/rpc.ts";
+import { EarlyStream, OPENING, onOneLine, PING, STREAM_HEADERS } from "./early.ts";
 import { Events, type Looker } from "./events.ts";
 import { failureOf, noMessage, refusedByVault, refusedStatus, timedOut, tooLong } from "./failure.ts";
 import { ANSWER_BYTES_MAX, COLLECTED_BYTES_MAX, LOOKED_AT_BYTES_MAX, SLOW_MS } from "./limits.ts";
@@ -58,9 +59,11 @@ class PassingHandler implements Dispatcher.DispatchHandler {
   readonly #passing: Passing;
   readonly #resolve: (passed: Passed) => void;
   readonly #reject: (error: RpcError) => void;
-  readonly #events: Events;
+  /** Null: the answer is no stream, or did not begin. */
+  #events: Events | null = null;
   readonly #limit: NodeJS.Timeout | null;
   readonly #startedAt = performance.now();
+  readonly #opening: NodeJS.Timeout | null;
   #alive: NodeJS.Timeout | null = null;
   #slow: NodeJS.Timeout | null = null;
   #controller: Dispatcher.DispatchController | null = null;
@@ -69,18 +72,18 @@ class PassingHandler implements Dispatcher.DispatchHandler {
   #chunks: Buffer[] = [];
   #bytes = 0;
   #nextLook = LOOKED_AT_BYTES_MAX;
-  #isQuiet = true;
   #hasEnded = false;
   #isOver = false;
 
   constructor(address: Address, passing: Passing, resolve: (passed: Passed) => void, reject: (error: RpcError) => void) {
-    const { times, response, looker, stopped } = passing;
+    const { times, response, stopped, id, keepAliveMs } = passing;
+    const isListening = times === null;
     this.#address = address;
     this.#passing = passing;
     this.#resolve = resolve;
     this.#reject = reject;
-    this.#events = new Events(looker);
     this.#limit = times && setTimeout(() => this.#fail(timedOut("was silent and did not answer", times.idleMs), "tell"), times.idleMs);
+    this.#opening = id !== null || isListening ? EarlyStream.wait(response, { isListening, keepAliveMs }) : null;
     response.once("close", this.#onClose);
     if (times === null) stopped.addEventListener("abort", this.#onStop, { once: true });
     if (times === null && stopped.aborted) this.#onStop();
@@ -123,9 +126,9 @@ class PassingHandler implements Dispatcher.DispatchHandler {
     if (this.#bytes > ANSWER_BYTES_MAX) return void this.#fail(tooLong(ANSWER_BYTES_MAX), "tell");
     switch (this.#mode) {
       case "events":
-        return void this.#passEvents(controller, chunk);
+        return void (this.#events && this.#passEvents(controller, this.#events, chunk));
       case "flowing":
-        return void this.#write(controller, [chunk]);
+        return void this.#write(controller, [EarlyStream.of(this.#passing.response) ? onOneLine(chunk) : chunk]);
       case "collecting":
         return void this.#collect(controller, chunk);
       default:
@@ -139,9 +142,9 @@ class PassingHandler implements Dispatcher.DispatchHandler {
     const { response } = this.#passing;
     if (this.#mode === "collecting") return void this.#answerWhole();
     const status = this.#status;
-    if (this.#mode === "empty")
+    if (this.#mode === "empty" && !EarlyStream.of(response))
       return void this.#done("answered", () => response.writeHead(status, status === 204 ? {} : { "content-length": 0 }).end());
-    this.#done("answered", () => response.end());
+    this.#done("answered", () => response.end(this.#mode === "flowing" && EarlyStream.of(response) ? "\n\n" : undefined));
   }
 
   onResponseError(_controller: Dispatcher.DispatchController | null, error: unknown): void {
@@ -157,28 +160,30 @@ class PassingHandler implements Dispatcher.DispatchHandler {
   };
 
   #beginEvents(): void {
-    const { response, keepAliveMs } = this.#passing;
+    const { response, keepAliveMs, looker } = this.#passing;
+    const events = new Events(looker);
+    this.#events = events;
     this.#mode = "events";
-    response.writeHead(this.#passing.statusOf(this.#status), {
-      "content-type": "text/event-stream",
-      "cache-control": "no-cache, no-transform",
-      "x-accel-buffering": "no",
-    });
-    response.flushHeaders();
+    const early = EarlyStream.of(response);
+    if (early) early.hush();
+    else {
+      response.writeHead(this.#passing.statusOf(this.#status), STREAM_HEADERS);
+      // There are proxies that hold back an answer until they see something of its body.
+      response.write(OPENING);
+    }
     this.#alive = setInterval(() => {
-      if (this.#isQuiet && this.#events.isBetween) response.write(": ping\n\n");
-      this.#isQuiet = true;
+      if (events.isBetween) response.write(PING);
     }, keepAliveMs);
   }
 
-  #passEvents(controller: Dispatcher.DispatchController, chunk: Buffer): void {
+  #passEvents(controller: Dispatcher.DispatchController, events: Events, chunk: Buffer): void {
     let out: readonly Buffer[];
     try {
-      out = this.#events.take(chunk);
+      out = events.take(chunk);
     } catch (error) {
       return void this.#fail(failureOf(error), "tell");
     }
-    if (this.#passing.times === null && this.#events.isBetween) this.#bytes = this.#events.heldBytes;
+    if (this.#passing.times === null && events.isBetween) this.#bytes = events.heldBytes;
     this.#write(controller, out);
   }
 
@@ -190,8 +195,13 @@ class PassingHandler implements Dispatcher.DispatchHandler {
     const mayFlow = isCollected || this.#status >= 300 ? null : looker.mayFlow(Buffer.concat(this.#chunks));
     if (mayFlow === true) {
       this.#mode = "flowing";
-      response.writeHead(this.#status, { "content-type": "application/json" });
-      this.#write(controller, this.#chunks.splice(0));
+      const early = EarlyStream.of(response);
+      if (early) early.begin();
+      else response.writeHead(this.#status, { "content-type": "application/json" });
+      this.#write(
+        controller,
+        this.#chunks.splice(0).map((piece) => (early ? onOneLine(piece) : piece)),
+      );
     } else if (this.#bytes > COLLECTED_BYTES_MAX) this.#fail(tooLong(COLLECTED_BYTES_MAX), "throw");
   }
 
@@ -209,6 +219,8 @@ class PassingHandler implements Dispatcher.DispatchHandler {
     const text = look === "pass" ? whole : look.put;
     const headers: OutgoingHttpHeaders = { "content-type": "application/json", "content-length": text.length };
     this.#done("answered", () => {
+      const early = EarlyStream.of(response);
+      if (early) return early.end(text);
       response.writeHead(statusOf(this.#status), headers);
       // As one string of bytes, head and body leave in one write.
       if (text.length <= ONE_WRITE_BYTES_MAX) response.end(text.toString("latin1"), "latin1");
@@ -221,7 +233,6 @@ class PassingHandler implements Dispatcher.DispatchHandler {
     const { response } = this.#passing;
     let hasRoom = true;
     for (const piece of pieces) hasRoom = response.write(piece);
-    if (pieces.length > 0) this.#isQuiet = false;
     if (hasRoom || this.#slow) return;
     controller.pause();
     this.#slow = setTimeout(() => response.destroy(), SLOW_MS);
@@ -236,13 +247,12 @@ class PassingHandler implements Dispatcher.DispatchHandler {
   #fail(error: RpcError, how: "throw" | "tell" | "break"): void {
     if (this.#isOver) return;
     const { response, id } = this.#passing;
-    if (!response.headersSent) {
+    if (!response.headersSent || (EarlyStream.of(response) && this.#mode !== "events" && this.#mode !== "flowing")) {
       this.#finish();
       return void this.#reject(error);
     }
-    const canComeBack = how === "break" && this.#events.hasIds;
-    if (this.#mode !== "events" || !this.#events.isBetween || id === null || canComeBack)
-      return void this.#done("answered", () => response.destroy());
+    const canComeBack = how === "break" && this.#events?.hasIds === true;
+    if (this.#events?.isBetween !== true || id === null || canComeBack) return void this.#done("answered", () => response.destroy());
     this.#done("answered", () => response.end(`event: message\ndata: ${JSON.stringify(errorMessage(id, error))}\n\n`));
   }
 
@@ -258,6 +268,7 @@ class PassingHandler implements Dispatcher.DispatchHandler {
     if (this.#limit) clearTimeout(this.#limit);
     if (this.#slow) clearTimeout(this.#slow);
     if (this.#alive) clearInterval(this.#alive);
+    if (this.#opening) clearTimeout(this.#opening);
     const { response, stopped, times } = this.#passing;
     response.off("close", this.#onClose);
     if (times === null) stopped.removeEventListener("abort", this.#onStop);

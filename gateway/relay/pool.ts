@@ -24,11 +24,10 @@ export class Pool {
   }
 
   dispatch(address: Address, { method, headers, body }: Omit<UpstreamRequest, "signal">, handler: Dispatcher.DispatchHandler): void {
-    const { url, isOwn } = address;
-    const wrong = refusedUrl(url);
+    const { wrong, origin, path } = placeIn(address.url);
     if (wrong !== null) throw new Unreachable(wrong);
-    const options = { origin: url.origin, path: url.pathname + url.search, method, headers: { ...headers, ...address.headers }, body };
-    (isOwn ? this.#own : this.#world).dispatch(options, handler);
+    const options = { origin, path, method, headers: { ...headers, ...address.headers }, body };
+    (address.isOwn ? this.#own : this.#world).dispatch(options, handler);
   }
 
   /** For what is read here and not passed on. The limits end its headers; its body is the reader's to end. */
@@ -56,6 +55,23 @@ export class Pool {
     await Promise.all([this.#world.close(), this.#own.close()]);
     clearTimeout(cut);
   }
+}
+
+interface Place {
+  readonly wrong: string | null;
+  readonly origin: string;
+  readonly path: string;
+}
+
+const places = new WeakMap<URL, Place>();
+
+/** What a URL says, read once. */
+function placeIn(url: URL): Place {
+  const known = places.get(url);
+  if (known) return known;
+  const place = { wrong: refusedUrl(url), origin: url.origin, path: url.pathname + url.search };
+  places.set(url, place);
+  return place;
 }
 
 class Answer implements Dispatcher.DispatchHandler {

@@ -12,6 +12,7 @@ const OPEN_OBJECT = 0x7b;
 const CLOSE_OBJECT = 0x7d;
 const OPEN_ARRAY = 0x5b;
 const CLOSE_ARRAY = 0x5d;
+const NEAR = 48;
 
 export interface Span {
   readonly start: number;
@@ -69,7 +70,8 @@ export function itemsOf(text: Buffer, at: number): Span[] {
 
 /** The member of this name; the last one, as parsers have it. */
 export function memberOf(members: readonly Member[], name: string): Member | undefined {
-  return members.findLast((member) => member.name === name);
+  for (let at = members.length - 1; at >= 0; at -= 1) if (members[at]?.name === name) return members[at];
+  return undefined;
 }
 
 export const textOf = (text: Buffer, { start, end }: Span): string => text.toString("utf8", start, end);
@@ -78,8 +80,8 @@ export const isObject = (text: Buffer, { start }: Span): boolean => text[start] 
 /** The string that a span holds, or null when it holds something else. */
 export function stringOf(text: Buffer, span: Span): string | null {
   if (text[span.start] !== QUOTE) return null;
-  const inner = text.indexOf(BACKSLASH, span.start);
-  if (inner < 0 || inner >= span.end) return text.toString("utf8", span.start + 1, span.end - 1);
+  // Never beyond the span: a search to the end of the text, for each of its many names, would take time without end.
+  if (!text.subarray(span.start, span.end).includes(BACKSLASH)) return text.toString("utf8", span.start + 1, span.end - 1);
   const value: unknown = JSON.parse(textOf(text, span));
   return typeof value === "string" ? value : null;
 }
@@ -118,10 +120,12 @@ export function without(all: readonly Span[], gone: (span: Span, index: number) 
 }
 
 function nameIn(text: Buffer, from: number, end: number): string {
-  return stringOf(text, { start: from, end }) ?? "";
+  let place = from;
+  while (place < end && text[place] !== BACKSLASH) place += 1;
+  return place === end ? text.toString("utf8", from + 1, end - 1) : (stringOf(text, { start: from, end }) ?? "");
 }
 
-function skipSpace(text: Buffer, at: number): number {
+export function skipSpace(text: Buffer, at: number): number {
   let place = at;
   for (;;) {
     const byte = text[place];
@@ -133,11 +137,14 @@ function skipSpace(text: Buffer, at: number): number {
 /** After the closing quote; -1: it is not there. */
 function endOfString(text: Buffer, at: number): number {
   let place = at + 1;
+  // Most strings are short, and reading them costs less than to begin a search.
+  for (const near = place + NEAR; place < near; place += text[place] === BACKSLASH ? 2 : 1) if (text[place] === QUOTE) return place + 1;
+  const from = place;
   for (;;) {
     const quote = text.indexOf(QUOTE, place);
     if (quote < 0) return -1;
     let slashes = 0;
-    while (text[quote - 1 - slashes] === BACKSLASH) slashes += 1;
+    while (quote - 1 - slashes >= from && text[quote - 1 - slashes] === BACKSLASH) slashes += 1;
     if (slashes % 2 === 0) return quote + 1;
     place = quote + 1;
   }

@@ -11,8 +11,9 @@ export interface Visit {
   readonly response: ServerResponse;
   readonly caller: Caller;
   readonly upstream: Upstream;
-  readonly inbound: Inbound | null;
   readonly session: RelaySession | null;
+  /** Null: nothing was read yet, or there is nothing to read. */
+  inbound: Inbound | null;
   /** What became of it, for the audit. */
   seen: MessageLooker | null;
 }

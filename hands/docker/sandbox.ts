@@ -5,9 +5,10 @@
 //       the same files, and its first bash result says that the shell is new.
 //   K3  A lost line takes its container with it, at once: nothing of a call goes on where nobody hears it (B3), and nothing dead lies around.
 //   K4  Whoever waits for a start hears of a cancel at once.
+//   K5  Cloning is no call: no model reads what it printed, so nothing that a model must be told is told there.
 
 import type { Logger } from "pino";
-import type { Outcome } from "../hand.ts";
+import type { Outcome, Prepared, RepositoryWanted } from "../hand.ts";
 import type { Sandbox, SandboxCall } from "../sandbox.ts";
 import { timeoutOf } from "../toolset.ts";
 import { type ContainerSpec, ensureContainer, ForeignContainer, inspect, nameOf, removeOwn } from "./container.ts";
@@ -15,6 +16,7 @@ import { DoorError, type OpenDoor } from "./door.ts";
 import { type Engine, isImageMissing, worded } from "./engine.ts";
 import { prepareFolders } from "./folders.ts";
 import { Link, RunnerError } from "./link.ts";
+import { cloneAll } from "./repositories.ts";
 
 const SETTLE_MS = 1_000;
 const SETTLE_POLL_MS = 100;
@@ -35,6 +37,9 @@ export interface SandboxOptions {
   readonly log: Logger;
 }
 
+/** What becomes of an outcome before it is given. */
+type Tell = (call: SandboxCall, outcome: Outcome) => Outcome;
+
 interface Running {
   readonly call: SandboxCall;
   /** What it comes to when it is ended from outside. */
@@ -54,6 +59,8 @@ export class DockerSandbox implements Sandbox {
   #hasContainer: boolean;
   #mustSayRestarted: boolean;
   #idleSince = Date.now();
+  /** Clones come one after the other, whoever asks. */
+  #preparing: Promise<unknown> = Promise.resolve();
 
   constructor(options: SandboxOptions) {
     this.#options = options;
@@ -82,11 +89,23 @@ export class DockerSandbox implements Sandbox {
     this.#idleSince = Date.now();
   }
 
-  async run(call: SandboxCall): Promise<Outcome> {
+  /** K5 */
+  prepare(repositories: readonly RepositoryWanted[]): Promise<readonly Prepared[]> {
+    const clone = () => cloneAll(repositories, (call) => this.#enter(call, (_, outcome) => outcome));
+    const prepared = this.#preparing.then(clone, clone);
+    this.#preparing = prepared;
+    return prepared;
+  }
+
+  run(call: SandboxCall): Promise<Outcome> {
+    return this.#enter(call, (of, outcome) => this.#told(of, outcome));
+  }
+
+  async #enter(call: SandboxCall, told: Tell): Promise<Outcome> {
     const running: Running = { call, wake: () => {} };
     this.#running.set(call.id, running);
     try {
-      return await this.#run(running);
+      return await this.#run(running, told);
     } finally {
       this.#running.delete(call.id);
       this.#idleSince = Date.now();
@@ -121,7 +140,7 @@ export class DockerSandbox implements Sandbox {
     return this.isBusy || !this.#hasContainer ? null : this.#idleSince;
   }
 
-  async #run(running: Running): Promise<Outcome> {
+  async #run(running: Running, told: Tell): Promise<Outcome> {
     const ended = new Promise<null>((resolve) => {
       running.wake = () => resolve(null);
     });
@@ -140,7 +159,7 @@ export class DockerSandbox implements Sandbox {
       case "cancelled":
         return running.end ?? { type: "failed", reason: "it was cancelled" };
       default:
-        return this.#told(call, answered);
+        return told(call, answered);
     }
   }
 

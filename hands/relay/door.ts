@@ -1,7 +1,11 @@
-// The servers of the operator's file over HTTP: `/mcp/servers/{server}`. What speaks by its standard input and output is reached by the Streamable HTTP
-// of its own era; what has a URL in the file is reached as it is. Messages pass as envelopes: nothing is read of them but what names and numbers them.
+// Servers that keep a connection for each session, over Streamable HTTP. Messages pass as envelopes: nothing is read of them but what names and numbers
+// them.
 //
-//   R1  A server is named, and the operator's file says what that means; nothing else of a request chooses a command or an address.
+//   /mcp/servers/{server}   of the operator's file. What speaks by its standard input and output is reached by the Streamable HTTP of its own era, what
+//                           speaks the older HTTP+SSE transport by that of the handshake era, and what has another URL in the file as it is.
+//   /mcp/sse                a server of the older transport at the address in `x-manyhands-target`; `x-manyhands-grant` lets its vaults be used.
+//
+//   R1  A server is named, and the operator's file says what that means; nothing of a request chooses a command. An address is held against the guard.
 //   R2  The era of a child is asked once, by a handshake: one that was never asked anything before it must not end at a question it does not know.
 //   R3  A child of a stateless server works for one owner (the `x-manyhands-owner` header); closing a request there calls it off.
 //   R4  A session that was not used for `idleMs` is over, and its child with it. There are at most SESSIONS_MAX.
@@ -11,18 +15,23 @@ import type { Logger } from "pino";
 import type { Children } from "../servers/children.ts";
 import type { ConfiguredServer, ConfiguredServers } from "../servers/configured.ts";
 import { CONNECT_MS } from "../servers/limits.ts";
+import { masked } from "../servers/mask.ts";
 import type { Reach } from "../servers/reach.ts";
 import { type Envelope, errorOf, INVALID_REQUEST, NO_SESSION, PARSE_ERROR, REFUSED, readEnvelope } from "./envelope.ts";
 import { Eras, HANDSHAKE_VERSIONS } from "./eras.ts";
-import { Link } from "./link.ts";
+import { ChildLine } from "./line.ts";
+import { Link, type Times } from "./link.ts";
 import { passThrough } from "./pass.ts";
 import { Reply } from "./reply.ts";
-import { RelaySession } from "./session.ts";
+import { type Brought, RelaySession } from "./session.ts";
 import { SharedServers } from "./shared.ts";
+import { grantIn, labelOf, type SseReach, targetIn, timesIn } from "./sse.ts";
 import { StatelessLinks } from "./stateless.ts";
 
-export const SERVER_PATH = /^\/mcp\/servers\/([^/]{1,1024})$/;
+const SERVER_PATH = /^\/mcp\/servers\/([^/]{1,1024})$/;
+const SSE_PATH = "/mcp/sse";
 const SESSIONS_MAX = 256;
+const SSE_SESSIONS_MAX = 1_024;
 const IDLE_MS = 1_800_000;
 const SWEEP_MS = 30_000;
 const BODY_BYTES_MAX = 32 * 1024 * 1024;
@@ -30,10 +39,24 @@ const STATELESS_FROM = "2026";
 
 type CommandServer = Extract<ConfiguredServer, { type: "command" }>;
 
+interface Posted {
+  readonly name: string;
+  readonly server: ConfiguredServer;
+  readonly body: string;
+  readonly session: RelaySession | undefined;
+  readonly isShared: boolean;
+  readonly grant: string | null;
+  readonly times: Times;
+}
+
+/** Is this path the relay's? */
+export const isRelayed = (path: string): boolean => path === SSE_PATH || SERVER_PATH.test(path);
+
 export interface RelayOptions {
   readonly configured: ConfiguredServers;
   readonly children: Children;
   readonly reach: Reach;
+  readonly sse: SseReach;
   readonly log: Logger;
   readonly idleMs?: number;
 }
@@ -55,22 +78,29 @@ export class ServerRelay {
     this.#timer = setInterval(() => this.#sweep(), Math.min(SWEEP_MS, options.idleMs ?? IDLE_MS)).unref();
   }
 
-  /** `path` fits SERVER_PATH; the caller is let in. */
+  /** The path `isRelayed`; the caller is let in. */
   async serve(request: IncomingMessage, response: ServerResponse, url: URL): Promise<void> {
-    const name = nameIn(SERVER_PATH.exec(url.pathname)?.[1] ?? "");
-    const server = name === null ? undefined : this.#options.configured.get(name);
+    const { headers } = request;
+    const target = url.pathname === SSE_PATH ? targetIn(headers) : undefined;
+    if (target === null) return answer(response, 400, errorOf(null, REFUSED, "x-manyhands-target: must be a server's address"));
+    const name = target ? labelOf(target) : nameIn(SERVER_PATH.exec(url.pathname)?.[1] ?? "");
+    const server = target ? ({ type: "url", url: target, isSse: true } as const) : name === null ? undefined : this.#options.configured.get(name);
     if (name === null || !server) return answer(response, 404, errorOf(null, REFUSED, "The operator's file names no such server."));
     const body = request.method === "POST" ? await bodyOf(request) : "";
     if (body === null) return answer(response, 413, errorOf(null, REFUSED, "The body is too large."));
-    if (server.type === "url") return passThrough(this.#options.reach, server.url, request, response, body);
-    const version = request.headers["mcp-protocol-version"];
+    if (server.type === "url" && !server.isSse) return passThrough(this.#options.reach, server.url, request, response, body);
+    const version = headers["mcp-protocol-version"];
     if (typeof version === "string" && version >= STATELESS_FROM) return this.#serveStateless(request, response, { name, server, body, version });
-    const id = request.headers["mcp-session-id"];
+    const id = headers["mcp-session-id"];
     const session = typeof id === "string" ? this.#sessions.get(id) : undefined;
     if (id !== undefined && session?.server !== name) return answer(response, 404, errorOf(null, NO_SESSION, "Session not found"));
+    const grant = grantIn(headers);
     if (session) session.usedAt = Date.now();
-    if (request.method === "POST")
-      return this.#post(response, { name, server, body, session, isShared: url.searchParams.get("sharing") === "shared" });
+    if (session?.brought && grant !== null) session.brought.grant = grant;
+    if (request.method === "POST") {
+      const isShared = url.searchParams.get("sharing") === "shared";
+      return this.#post(response, { name, server, body, session, isShared, grant, times: timesIn(headers) });
+    }
     if (!session) return answer(response, 400, errorOf(null, REFUSED, "Bad Request: Mcp-Session-Id header is required"));
     if (request.method === "GET") return this.#get(request, response, session);
     this.#end(session, "its client ended it");
@@ -85,26 +115,24 @@ export class ServerRelay {
     await Promise.all([...[...links].map((link) => link.close()), this.#shared.stop(), this.#stateless.stop()]);
   }
 
-  async #post(
-    response: ServerResponse,
-    given: { name: string; server: CommandServer; body: string; session: RelaySession | undefined; isShared: boolean },
-  ): Promise<void> {
+  async #post(response: ServerResponse, given: Posted): Promise<void> {
     const message = messageIn(response, given.body);
     if (!message) return;
     const { session } = given;
     const { id, method, params } = message;
     if (method === "initialize" && id !== undefined) {
       if (session) return answer(response, 400, errorOf(id, INVALID_REQUEST, "This session is initialized already."));
-      if (this.#sessions.size >= SESSIONS_MAX)
-        return answer(response, 503, errorOf(id, REFUSED, "The hand host has as many sessions as it can hold."));
-      return given.isShared ? this.#joinShared(response, given, message) : this.#open(response, given, { ...message, id });
+      if (!this.#hasRoom(given.server)) return answer(response, 503, errorOf(id, REFUSED, "The hand host has as many sessions as it can hold."));
+      const { name, server, isShared } = given;
+      if (isShared && server.type === "command") return this.#joinShared(response, { name, server }, message);
+      return this.#open(response, given, { ...message, id });
     }
     if (!session) return answer(response, 400, errorOf(id ?? null, REFUSED, "Bad Request: Mcp-Session-Id header is required"));
     if (method !== undefined && id !== undefined) {
       const stream = session.openStream();
       const reply = new Reply(response, stream, { isPrimed: session.isPrimed });
       if (session.isShared && this.#shared.keepsToItself(session, message, reply)) return;
-      return session.link.request(session, { ...message, id }, reply);
+      return session.link.request(session, { ...message, id }, reply, given.times);
     }
     if (method === "notifications/cancelled") {
       const requestId = params?.requestId;
@@ -115,13 +143,10 @@ export class ServerRelay {
     response.writeHead(202, { "content-length": 0 }).end();
   }
 
-  async #open(
-    response: ServerResponse,
-    { name, server }: { name: string; server: CommandServer },
-    hello: Envelope & { id: string | number },
-  ): Promise<void> {
-    const link = this.#link(name, server);
-    const session = new RelaySession({ server: name, link, isShared: false, onEnd: (says) => this.#gone(session, says) });
+  async #open(response: ServerResponse, { name, server, grant }: Posted, hello: Envelope & { id: string | number }): Promise<void> {
+    const brought = server.type === "url" ? { grant } : null;
+    const link = this.#link(name, server, brought);
+    const session = new RelaySession({ server: name, link, isShared: false, brought, onEnd: (says) => this.#gone(session, says) });
     this.#sessions.set(session.id, session);
     await link.start(session);
     const reply = new Reply(response, session.openStream(), { isPrimed: false, headers: { "mcp-session-id": session.id } });
@@ -132,6 +157,7 @@ export class ServerRelay {
       end: (message) => {
         clearTimeout(late);
         session.version = versionIn(message);
+        link.agreed(session.version);
         reply.end(message);
         // Whoever was refused has no session.
         if (session.version === "") this.#end(session, "it refused to be initialized");
@@ -159,14 +185,14 @@ export class ServerRelay {
   async #serveStateless(
     request: IncomingMessage,
     response: ServerResponse,
-    { name, server, body, version }: { name: string; server: CommandServer; body: string; version: string },
+    { name, server, body, version }: { name: string; server: ConfiguredServer; body: string; version: string },
   ): Promise<void> {
     if (request.method !== "POST") return answer(response, 405, errorOf(null, REFUSED, "Method not allowed."), { allow: "POST" });
     const message = messageIn(response, body);
     if (!message) return;
     const id = message.id ?? null;
-    const era = await this.#eras.of(name, server);
-    if (era === "handshake")
+    // The older transport is of the handshake era.
+    if (server.type === "url" || (await this.#eras.of(name, server)) === "handshake")
       return answer(
         response,
         400,
@@ -176,9 +202,21 @@ export class ServerRelay {
     await this.#stateless.serve(response, { name, server, owner, message });
   }
 
-  #link(name: string, { command }: CommandServer): Link {
-    const { children, log } = this.#options;
-    return new Link(children.start("relay", command), Object.values(command.env), (line) => log.info({ server: name, line }, "server.stray_line"));
+  #link(name: string, server: ConfiguredServer, brought: Brought | null = null): Link {
+    const { children, log, sse } = this.#options;
+    if (server.type === "url")
+      return new Link(
+        sse.line(server.url, brought ?? { grant: null }, (reason) => log.info({ server: name, reason }, "server.stray_event")),
+        [],
+      );
+    const secrets = Object.values(server.command.env);
+    const stray = (line: string) => log.info({ server: name, line: masked(line, secrets) }, "server.stray_line");
+    return new Link(new ChildLine(children.start("relay", server.command), stray), secrets);
+  }
+
+  #hasRoom({ type }: ConfiguredServer): boolean {
+    const count = [...this.#sessions.values()].filter(({ brought }) => (brought === null) === (type === "command")).length;
+    return count < (type === "command" ? SESSIONS_MAX : SSE_SESSIONS_MAX);
   }
 
   #gone(session: RelaySession | null, says: string): void {

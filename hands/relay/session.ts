@@ -1,6 +1,6 @@
 // A client's session of the handshake era with a child, and what the child says to it.
 //
-//   N1  `session`: the child is this client's alone and ends with the session. `shared`: one child for all; it is told of no client that could be
+//   N1  `session`: the server is this client's alone and ends with the session. `shared`: one child for all; it is told of no client that could be
 //       asked something, since nobody could say which one is meant, and what it asks all the same is refused.
 //   N2  What the child says goes out on the answer that it belongs to, where there is no doubt; otherwise on the listening stream, which keeps it
 //       for a client that is not there yet. A question that nobody would hear there goes to the oldest open request.
@@ -8,7 +8,7 @@
 
 import { randomBytes } from "node:crypto";
 import { type Envelope, errorOf, type Id, keyOf, METHOD_NOT_FOUND, REFUSED } from "./envelope.ts";
-import type { Heard, Link } from "./link.ts";
+import type { Heard, Link, Owner } from "./link.ts";
 import { EventStream } from "./stream.ts";
 
 const QUESTIONS_MAX = 256;
@@ -16,17 +16,23 @@ const STREAMS_KEPT = 64;
 const PRIMED_FROM = "2025-11-25";
 const TO_ALL = /^notifications\/(tools\/list_changed|prompts\/list_changed|resources\/(list_changed|updated))$/;
 
+export interface Brought {
+  grant: string | null;
+}
+
 interface Sink {
   send(message: object): void;
 }
 
-export class RelaySession implements Heard {
+export class RelaySession implements Heard, Owner {
   readonly id = randomBytes(24).toString("base64url");
   readonly server: string;
   readonly link: Link;
   readonly isShared: boolean;
   readonly listening = new EventStream(randomBytes(9).toString("base64url"));
   readonly subscriptions = new Set<string>();
+  /** The newest leave to use a credential that its requests brought; null: its server is a child, which needs none. */
+  readonly brought: Brought | null;
   /** As agreed on; empty until then. */
   version = "";
   usedAt = Date.now();
@@ -34,9 +40,16 @@ export class RelaySession implements Heard {
   readonly #asked = new Map<string, Sink>();
   readonly #onEnd: (says: string) => void;
 
-  constructor(options: { readonly server: string; readonly link: Link; readonly isShared: boolean; onEnd(says: string): void }) {
+  constructor(options: {
+    readonly server: string;
+    readonly link: Link;
+    readonly isShared: boolean;
+    readonly brought?: Brought | null;
+    onEnd(says: string): void;
+  }) {
     this.server = options.server;
     this.link = options.link;
+    this.brought = options.brought ?? null;
     this.isShared = options.isShared;
     this.#onEnd = (says) => options.onEnd(says);
   }
@@ -48,6 +61,11 @@ export class RelaySession implements Heard {
   /** Something is under way, or somebody listens. */
   get isUsed(): boolean {
     return this.listening.isHeard || this.link.oldest(this) !== null;
+  }
+
+  /** A question was put to its client that is not answered. */
+  get isAsked(): boolean {
+    return this.#asked.size > 0;
   }
 
   openStream(): EventStream {

@@ -6,7 +6,7 @@
 import type { ConfiguredServer } from "../servers/configured.ts";
 import { type Envelope, metaOf } from "./envelope.ts";
 import { HANDSHAKE_VERSIONS, shake } from "./eras.ts";
-import type { Link } from "./link.ts";
+import type { Link, Owner } from "./link.ts";
 import type { Reply } from "./reply.ts";
 import { RelaySession, sharedHeard } from "./session.ts";
 
@@ -22,6 +22,9 @@ interface Shared {
 type Joined =
   | { readonly session: RelaySession; readonly result: Readonly<Record<string, unknown>>; readonly says?: never }
   | { readonly session: null; readonly says: string };
+
+/** Whose requests ours are. */
+const OURS: Owner = {};
 
 export class SharedServers {
   readonly #start: (name: string, server: CommandServer) => Link;
@@ -68,7 +71,7 @@ export class SharedServers {
     shared.leftAt = Date.now();
     const kept = new Set([...shared.sessions].flatMap(({ subscriptions }) => [...subscriptions]));
     for (const uri of session.subscriptions)
-      if (!kept.has(uri)) shared.link.request(this, unsubscribe(uri), { send: () => {}, end: () => {}, drop: () => {} });
+      if (!kept.has(uri)) shared.link.request(OURS, unsubscribe(uri), { send: () => {}, end: () => {}, drop: () => {} });
   }
 
   sweep(before: number): void {

@@ -19,7 +19,7 @@ const Server = z.union([
     .transform(({ command, args, env, cwd }) => ({ type: "command" as const, command: { command, args, env, cwd: cwd ?? null } satisfies Command })),
   z
     .strictObject({ type: z.enum(["http", "sse"]).optional(), url: z.url({ protocol: /^https?$/ }) })
-    .transform(({ url }) => ({ type: "url" as const, url: new URL(url) })),
+    .transform(({ type, url }) => ({ type: "url" as const, url: new URL(url), isSse: type === "sse" })),
 ]);
 const File = z.strictObject({ mcpServers: z.record(z.string().min(1).max(255), Server) });
 

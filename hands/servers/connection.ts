@@ -248,7 +248,7 @@ export function statusOf(error: unknown): number | null {
 }
 
 /** What went wrong, in words without anything that the server said beyond a status. C2 C3 */
-function troubleOf(error: unknown, signal: AbortSignal, hadSession: boolean): Trouble {
+export function troubleOf(error: unknown, signal: AbortSignal, hadSession: boolean): Trouble {
   if (error instanceof Trouble) return error;
   if (signal.aborted) return new Trouble(signal.reason instanceof Error ? signal.reason.message : "it took too long", { cause: error });
   const refused = refusedIn(error);

@@ -7,6 +7,7 @@ import { z } from "zod";
 import type { Holder, ListAsk, ServerTools } from "../hand.ts";
 import type { HandRow } from "../ledger.ts";
 import { ServerRelay } from "../relay/door.ts";
+import { SseReach } from "../relay/sse.ts";
 import type { Runner } from "../runner.ts";
 import { ArgumentChecks } from "./argument-checks.ts";
 import { TIMES, type Times } from "./call-limits.ts";
@@ -77,6 +78,7 @@ export class ServerHands {
   readonly #settings: ServerSettings;
   readonly #children: Children;
   readonly #reach: Reach;
+  readonly #sse: SseReach;
   readonly #checks: ArgumentChecks;
   readonly #vault: VaultWay | null;
   /** What may be used of vaults, by hand. */
@@ -91,7 +93,8 @@ export class ServerHands {
     this.#checks = new ArgumentChecks(log, settings.argumentThread);
     this.#vault = settings.vaultUrl === null ? null : new VaultWay(settings.vaultUrl);
     this.#log = log;
-    this.relay = new ServerRelay({ configured: settings.configured, children: this.#children, reach: this.#reach, log });
+    this.#sse = new SseReach({ internalHosts: settings.internalHosts, vault: this.#vault });
+    this.relay = new ServerRelay({ configured: settings.configured, children: this.#children, reach: this.#reach, sse: this.#sse, log });
   }
 
   /** Ends the children of a host before this one. */
@@ -144,6 +147,7 @@ export class ServerHands {
   async stop(): Promise<void> {
     await this.#checks.stop();
     await this.relay.stop();
+    await this.#sse.close();
     await this.#reach.close();
     await this.#vault?.close();
   }
@@ -152,7 +156,7 @@ export class ServerHands {
     if (transport.type === "url") return { ...this.#at(new URL(transport.url), hand), isSse: transport.isSse === true };
     const server = this.#settings.configured.get(transport.server);
     if (server === undefined) return null;
-    if (server.type === "url") return this.#at(server.url, hand);
+    if (server.type === "url") return { ...this.#at(server.url, hand), isSse: server.isSse };
     const { command } = server;
     return { type: "command", secrets: Object.values(command.env), start: () => this.#children.start(hand, command) };
   }

@@ -18,9 +18,9 @@ export class Reach {
   readonly #agent: Agent;
 
   /** `internalHosts`: "host" or "host:port" of internal addresses that may be reached all the same; "*" for all of them. */
-  constructor(internalHosts: readonly string[], connectMs: number) {
+  constructor(internalHosts: readonly string[], connectMs: number, connections = CONNECTIONS_MAX) {
     this.#agent = new Agent({
-      connections: CONNECTIONS_MAX,
+      connections,
       // A call's own limits end it; a silent answer is no error by itself.
       headersTimeout: 0,
       bodyTimeout: 0,

@@ -50,7 +50,16 @@ export type SessionErrorType =
   | "mcp_connection_failed_error"
   | "mcp_authentication_failed_error"
   | "tool_use_limit_reached_error"
-  | "compaction_limit_reached_error";
+  | "compaction_limit_reached_error"
+  | RepositoryErrorType;
+
+/** Why a session does not have one of its repositories. None ends a turn. */
+type RepositoryErrorType =
+  | "repository_authentication_error"
+  | "repository_forbidden_error"
+  | "repository_not_found_error"
+  | "repository_checkout_error"
+  | "repository_clone_error";
 
 export interface SessionError {
   readonly type: SessionErrorType;
@@ -58,6 +67,8 @@ export interface SessionError {
   readonly retry_status: { readonly type: "retrying" | "exhausted" | "terminal" };
   /** With the two errors of MCP servers. */
   readonly mcp_server_name?: string;
+  /** With those of repositories. */
+  readonly repository_url?: string | null;
 }
 
 /** What a grader says of an iteration, or what ended the outcome otherwise (contract §13). All but `needs_revision` end it. */

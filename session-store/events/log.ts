@@ -12,8 +12,26 @@ export interface LogCreated {
   readonly environment_id: string;
   readonly title: string | null;
   readonly metadata: Readonly<Record<string, string>>;
-  readonly resources: readonly unknown[];
+  readonly resources: readonly SessionResource[];
   readonly vault_ids: readonly string[];
+}
+
+/** A repository of a session, as the wire shows it (contract §14). Its token is the vault proxy's. */
+export interface SessionResource {
+  readonly id: string;
+  readonly type: "github_repository";
+  readonly url: string;
+  readonly mount_path: string;
+  readonly checkout: { readonly type: "branch"; readonly name: string } | { readonly type: "commit"; readonly sha: string } | null;
+  readonly created_at: string;
+  readonly updated_at: string;
+}
+
+/** What the session's resources are from here on: a token of one was changed. */
+export interface LogResources {
+  readonly type: "log.resources";
+  readonly id: EventId;
+  readonly resources: readonly SessionResource[];
 }
 
 /** What a client said, whole, when it arrived. */
@@ -71,6 +89,14 @@ export interface LogHand {
   readonly state: "bound" | "lost";
   /** The MCP server that the hand is; absent: it is the session's sandbox. */
   readonly server?: ServerRef;
+}
+
+/** This hand was asked to have the session's repositories; those of `failed` it does not have, which an error before this said. */
+export interface LogRepositories {
+  readonly type: "log.repositories";
+  readonly hand: string;
+  /** By the ids of the resources. */
+  readonly failed: readonly string[];
 }
 
 /** A server as an agent names it. Another address under the same name is another server. */

@@ -70,6 +70,7 @@ function identityOf(entry: Stored["entry"]): string | null {
     case "log.reply":
     case "log.hand":
     case "log.tools":
+    case "log.repositories":
     case "log.grading":
       return null;
     default:

@@ -15,6 +15,7 @@ import { challengeIn } from "../../vault-proxy/oauth/challenge.ts";
 import { Connector } from "../../vault-proxy/oauth/connector.ts";
 import { Reach as VaultReach } from "../../vault-proxy/reach.ts";
 import { closeHands, FRESH, openUrl } from "../support/mcp/hand.ts";
+import { ownVault } from "../support/own-vault.ts";
 
 /** All scenarios start at once: on a busy machine each has to wait. */
 const RUN_MS = 110_000;
@@ -81,7 +82,8 @@ async function asked(): Promise<void> {
 async function authorized(): Promise<void> {
   const reach = new Reach(["*"], 30_000);
   const guard = new Guard(new VaultReach([url.hostname]));
-  const connector = new Connector({ guard, document: DOCUMENT });
+  const store = ownVault();
+  const connector = new Connector({ guard, store, document: DOCUMENT });
   const held: { token: string | null; scope: string | null; times: number } = { token: null, scope: null, times: 0 };
 
   const connect = async (scope: string | null): Promise<void> => {
@@ -128,6 +130,7 @@ async function authorized(): Promise<void> {
   await connection.close();
   await reach.close();
   await guard.close();
+  await store.close();
 }
 
 /** Something for each argument that a tool must have. */

@@ -220,6 +220,7 @@ describe("one hand host", () => {
     expect((await all.listTools()).tools.map(({ name }) => name)).toEqual([
       "identity",
       "provision",
+      "prepare",
       "list_tools",
       "announce",
       "transfer",

@@ -54,7 +54,7 @@ test("an answer whose connection broke goes on where it was, for a client that n
 });
 
 test("a session ends with its DELETE, its child with it; so does one that nobody uses", async () => {
-  relay = await startServerRelay({ plain: STDIO }, 600);
+  relay = await startServerRelay({ plain: STDIO }, { idleMs: 600 });
   const url = relay.url("plain");
   const isAlive = (pid: number) => {
     try {
@@ -97,7 +97,7 @@ test("requests that are no message, of no session, of no server, or of an id tha
 
 test("a server of the file that has a URL is relayed as it is, without the caller's credential", async () => {
   raw = await RawServer.start();
-  relay = await startServerRelay({ remote: { type: "url", url: new URL(raw.url) } });
+  relay = await startServerRelay({ remote: { type: "url", url: new URL(raw.url), isSse: false } });
   const direct = await post(raw.url, { id: 1, method: "tools/list" });
   const through = await post(relay.url("remote"), { id: 1, method: "tools/list" }, { authorization: "Bearer not-for-others" });
   expect([through.status, await through.text()]).toEqual([direct.status, await direct.text()]);

@@ -21,6 +21,7 @@ const away = async (): Promise<never> => {
 };
 const NO_HANDS: Hands = {
   provision: away,
+  prepare: away,
   listTools: away,
   announce: away,
   execute: away,

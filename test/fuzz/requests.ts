@@ -196,6 +196,7 @@ function placed({ id }: Operation, value: unknown): unknown {
       agent: isSchema(value.agent) ? { ...value.agent, id: "@agent:0", version: 1 } : "@agent:0",
       environment_id: "@environment:0",
       vault_ids: value.vault_ids && ["@vault:0"],
+      ...(Array.isArray(value.resources) && { resources: value.resources.slice(0, 1).map((each) => ({ ...each, url: "https://github.com/a/b" })) }),
     };
   if (id === "vaults.credentials.create" && isSchema(value.auth) && "mcp_server_url" in value.auth)
     return { ...value, auth: { ...value.auth, mcp_server_url: "https://a.example/@fresh:0" } };

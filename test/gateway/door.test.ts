@@ -164,7 +164,11 @@ describe("bodies", () => {
         { ...agent, tools: [{ type: "agent_toolset_20260401", configs: [{ name: "web_fetch", url_sources: { user_input: "all" } }] }] },
         "tools.0.configs.0.url_sources: is not supported",
       ],
-      ["/v1/sessions", { agent: "a", environment_id: "e", resources: [{ type: "file", file_id: "f" }] }, "resources: is not supported"],
+      [
+        "/v1/sessions",
+        { agent: "a", environment_id: "e", resources: [{ type: "file", file_id: "f" }] },
+        "resources.0.type: only `github_repository` resources are supported",
+      ],
       ["/v1/sessions", { agent: "a", environment_id: "e", budget: { type: "limit" } }, "budget: is not supported"],
       [`/v1/sessions/${id}`, { budget: { type: "limit" } }, "budget: is not supported"],
       [`/v1/sessions/${id}`, { vault_ids: [] }, "vault_ids: can't be changed after the session was created"],

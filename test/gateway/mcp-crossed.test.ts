@@ -4,25 +4,32 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type ClientEra, connectClient, type TestClient } from "../support/mcp/clients.ts";
 import { RESOURCE, TOOLS } from "../support/mcp/full.ts";
 import { startFullNew } from "../support/mcp/full-new.ts";
-import { type FullServer, startFullOld } from "../support/mcp/full-old.ts";
+import { type FullServer, makeServer, startFullOld } from "../support/mcp/full-old.ts";
 import { FIRST, openRelayDoors, type RelayDoors } from "../support/mcp/relay-doors.ts";
+import { type RunningRelay, startServerRelay } from "../support/mcp/server-relay.ts";
+import { startSseServer } from "../support/mcp/sse-server.ts";
 import { until } from "../support/until.ts";
 
 const ERAS: readonly ClientEra[] = ["handshake", "stateless"];
-const HANDS = ["old", "aside", "new"] as const;
+const HANDS = ["old", "aside", "sse", "new"] as const;
 const textIn = (result: Readonly<Record<string, unknown>>): unknown => (result.content as { text?: unknown }[])[0]?.text;
 
 let doors: RelayDoors;
-const servers: Record<string, FullServer> = {};
+let host: RunningRelay;
+const servers: Record<string, Pick<FullServer, "url" | "seen" | "close">> = {};
 beforeAll(async () => {
-  doors = await openRelayDoors();
+  host = await startServerRelay({});
+  doors = await openRelayDoors({ handsUrl: host.origin });
   servers.old = await startFullOld();
   servers.aside = await startFullOld({ unrelated: true });
   servers.new = await startFullNew();
-  for (const [name, { url }] of Object.entries(servers)) await doors.register(name, url);
+  const seen: string[] = [];
+  servers.sse = { ...(await startSseServer(() => makeServer(seen, false))), seen };
+  for (const [name, { url }] of Object.entries(servers)) await doors.register(name, url, name === "sse" ? "sse" : "http");
 });
 afterAll(async () => {
   await doors.close();
+  await host.close();
   await Promise.all(Object.values(servers).map((server) => server.close()));
 });
 

@@ -3,8 +3,12 @@
 import { request } from "undici";
 import { afterAll, beforeAll, expect } from "vitest";
 import { API_KEY, type Api, startApi } from "../support/api.ts";
-import { type FidelityServer, startHandshakeServer } from "../support/fidelity/handshake.ts";
+import { ANSWERS, CALLS, CAPABILITIES } from "../support/fidelity/calls.ts";
+import { type FidelityServer, makeServer, startHandshakeServer } from "../support/fidelity/handshake.ts";
+import { straight, talk, through } from "../support/fidelity/heard.ts";
 import { STATE, startStatelessServer } from "../support/fidelity/stateless.ts";
+import { type RunningRelay, startServerRelay } from "../support/mcp/server-relay.ts";
+import { type SseServer, startSseServer } from "../support/mcp/sse-server.ts";
 import { handshake, post, type Reply, type RpcMessage, STATELESS, stateless } from "../support/mcp.ts";
 import { proves } from "../support/proves.ts";
 import { registerHand } from "../support/relay.ts";
@@ -21,31 +25,17 @@ const excepted = (message: RpcMessage) => EXCEPTIONS.reduce((each, { apply }) =>
 
 type Step = readonly [name: string, reply: Pick<Reply, "status" | "messages">];
 const TEST_MS = 60_000;
-const CAPABILITIES = { sampling: {}, elicitation: {}, roots: { listChanged: true } };
-const CALLS: readonly [string, object?][] = [
-  ["tools/list"],
-  ["tools/list", { cursor: "é/+= 2", _meta: { "vendor/in": 1 } }],
-  ["tools/call", { name: "content", arguments: {} }],
-  ["tools/call", { name: "echo", arguments: { a: [1, 2.5, "é\u0000", null], "": {} }, _meta: { "vendor/in": { x: 1 }, traceparent: "00-1-2-01" } }],
-  ["tools/call", { name: "steps", arguments: {}, _meta: { progressToken: "p1" } }],
-  ["tools/call", { name: "steps", arguments: {}, _meta: { progressToken: 7 } }],
-  ["tools/call", { name: "fails" }],
-  ["tools/call", { name: "throws" }],
-  ["resources/list"],
-  ["resources/templates/list"],
-  ["resources/read", { uri: "test://a" }],
-  ["resources/read", { uri: "test://none" }],
-  ["prompts/list"],
-  ["prompts/get", { name: "greet", arguments: { who: "you" } }],
-  ["completion/complete", { ref: { type: "ref/prompt", name: "greet" }, argument: { name: "who", value: "o" } }],
-  ["no/such", { any: 1 }],
-];
 
 let api: Api;
+let host: RunningRelay;
+let sse: SseServer;
 const servers: Partial<Record<"old" | "new", FidelityServer>> = {};
 
 beforeAll(async () => {
-  api = await startApi();
+  host = await startServerRelay({});
+  api = await startApi({ relay: { handsUrl: host.origin } });
+  sse = await startSseServer(makeServer);
+  await registerHand(api.store, { name: "sse", url: sse.url, transport: "sse" });
   servers.old = await startHandshakeServer();
   servers.new = await startStatelessServer();
   await registerHand(api.store, { name: "old", url: servers.old.url });
@@ -53,6 +43,7 @@ beforeAll(async () => {
 });
 afterAll(async () => {
   await api.close();
+  await Promise.all([host.close(), sse.close()]);
   await Promise.all(Object.values(servers).map((server) => server.close()));
 });
 
@@ -79,17 +70,7 @@ async function talkOld(url: string, headers: Record<string, string>): Promise<re
 
   const answers: Promise<Reply>[] = [];
   const answer = (message: RpcMessage) => {
-    const result = {
-      "sampling/createMessage": {
-        role: "assistant",
-        content: { type: "text", text: "4" },
-        model: "m",
-        stopReason: "endTurn",
-        _meta: { "vendor/m": 1 },
-      },
-      "elicitation/create": { action: "accept", content: { name: "é" } },
-      "roots/list": { roots: [{ uri: "file:///a", name: "A" }] },
-    }[message.method ?? ""];
+    const result = ANSWERS[message.method ?? ""];
     if (message.id !== undefined && result) answers.push(post(url, { jsonrpc: "2.0", id: message.id, result }, opened.headers));
   };
   steps.push(["ask", seen(await opened.call("ask", "tools/call", { name: "ask" }, answer))]);
@@ -224,6 +205,20 @@ proves(
     expect(relayed).toHaveLength(direct.length);
     const changedByException = direct.flatMap(([, { messages }]) => messages).filter((message) => excepted(message) !== message);
     expect(changedByException.length).toBeGreaterThan(0);
+  },
+  TEST_MS,
+);
+
+proves(
+  "mcp:relay",
+  "a client gets from a hand of the older transport what the hand says, whole",
+  async () => {
+    const direct = await talk(await straight(sse.url));
+    const relayed = await talk(await through(`${api.url}/mcp/hands/sse`, KEY));
+    const failed = direct.filter(([, messages]) => messages.some(({ error }) => error)).map(([name]) => name);
+    expect(failed).toEqual(["tools/call 7", "resources/read 11", "no/such 15"]);
+    for (const [index, step] of direct.entries()) expect(relayed[index]).toEqual(step);
+    expect(relayed).toHaveLength(direct.length);
   },
   TEST_MS,
 );

@@ -24,22 +24,31 @@ const { seed } = seeded("openapi");
 const CREDENTIAL = { auth: { type: "static_bearer" as const, mcp_server_url: "https://a.example/mcp", token: "t" } };
 /** This installation has no hand host: no server answers. */
 const HAND = { name: "h", transport: { type: "http", url: "https://a.example/mcp" }, allow_unreachable: true };
+const REPOSITORY = { type: "github_repository" as const, url: "https://github.com/a/b", authorization_token: "t" };
 let api: Api;
 /** A server that a person could connect. */
 let world: World;
 let document: Schema;
 let operations: readonly Operation[];
-let ids: { session: string; agent: string; environment: string; vault: string; credential: string; hand: string };
+let ids: { session: string; agent: string; environment: string; vault: string; credential: string; hand: string; resource: string };
 beforeAll(async () => {
   world = await World.start();
   api = await startApi({ vaults: true, internalHosts: [world.host] });
   document = (await (await fetch(`${api.url}/openapi.json`)).json()) as Schema;
   operations = operationsOf(document);
-  const session = await makeSession(api);
+  const session = await makeSession(api, { resources: [REPOSITORY] });
   const vault = await api.client.beta.vaults.create({ display_name: "v" });
   const credential = await api.client.beta.vaults.credentials.create(vault.id, CREDENTIAL);
   const { name: hand } = (await api.call("POST", "/v1/hands", HAND)).body;
-  ids = { session: session.id, agent: session.agent.id, environment: session.environment_id, vault: vault.id, credential: credential.id, hand };
+  ids = {
+    session: session.id,
+    agent: session.agent.id,
+    environment: session.environment_id,
+    vault: vault.id,
+    credential: credential.id,
+    hand,
+    resource: session.resources.flatMap((each) => ("id" in each ? [each.id] : [])).join(),
+  };
 });
 afterAll(async () => {
   await api.close();
@@ -193,9 +202,9 @@ test("what is answered is what the document says, field for field", { timeout: T
     name: newName(),
     config: { type: "cloud", networking: { type: "limited", allowed_hosts: ["a.example"] } },
   });
-  const made = { agent: agent.body.id, environment_id: environment.body.id, title: "t", metadata: { k: "v" } };
+  const made = { agent: agent.body.id, environment_id: environment.body.id, title: "t", metadata: { k: "v" }, resources: [REPOSITORY] };
   const session = await api.call("POST", "/v1/sessions", made);
-  ids = { ...ids, session: session.body.id, agent: agent.body.id, environment: environment.body.id };
+  ids = { ...ids, session: session.body.id, resource: session.body.resources[0].id, agent: agent.body.id, environment: environment.body.id };
   const bodies: Readonly<Record<string, unknown>> = {
     "agents.create": { name: "x", model: "m" },
     "agents.update": { description: "d", metadata: { k: "v" } },
@@ -203,6 +212,8 @@ test("what is answered is what the document says, field for field", { timeout: T
     "environments.update": { description: "d" },
     "sessions.create": { ...made, initial_events: [say("x"), OUTCOME] },
     "sessions.update": { title: "u", agent: { tools: [], mcp_servers: [] } },
+    "sessions.resources.add": { type: "file", file_id: "f" },
+    "sessions.resources.update": { authorization_token: "u" },
     "hands.create": { ...HAND, name: newName(), timeouts: { idle_ms: 1000 }, allowed_tools: ["t"] },
     "hands.update": { description: "d" },
     "hands.approve": {},
@@ -228,9 +239,10 @@ test("what is answered is what the document says, field for field", { timeout: T
     const misfit = answer.status === 200 ? judge(operation.answer)(answer.body) : error(answer.body);
     expect([operation.id, answer.status, misfit, answer.body]).toEqual([operation.id, answer.status, null, answer.body]);
   }
-  // The session is busy by then, the primary thread is never archived, no person comes back with a state, and the credential is none of OAuth.
+  // The session is busy by then, the primary thread is never archived, nothing can be added to a session, no person comes back with a state, and the credential is none of OAuth.
   expect(ordered.filter(({ id, answer, method }) => answer && method !== "delete" && !seen.includes(id)).map(({ id }) => id)).toEqual([
     "sessions.threads.archive",
+    "sessions.resources.add",
     "vaults.connect.finish",
     "vaults.credentials.mcp_oauth_validate",
     "sessions.archive",

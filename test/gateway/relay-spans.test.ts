@@ -46,6 +46,15 @@ test("a text that is cut off gives what is whole of it", () => {
   expect(b && stringOf(text, b)).toBe('x"}');
 });
 
+test("many names before a long value are read in time that their own length explains", () => {
+  const names = Array.from({ length: 20_000 }, (_, at) => `"name-${at}":${at}`).join(",");
+  const text = Buffer.concat([Buffer.from(`{${names},"long":"`), Buffer.alloc(64 * 1024 * 1024, "a"), Buffer.from('"}')]);
+  const started = performance.now();
+  expect(membersOf(text)).toHaveLength(20_001);
+  // A search to the end of the text, for each name, takes a minute.
+  expect(performance.now() - started).toBeLessThan(10_000);
+});
+
 /** Events with what becomes of each, in any line endings. */
 const events = fc.array(
   fc.record({

@@ -43,6 +43,8 @@ export interface Api {
   readonly logged: readonly string[];
   /** The vault proxy's own; null unless it was asked for. */
   readonly vaults: VaultParts | null;
+  readonly vaultUrl: string | null;
+  readonly vaultProxy: VaultProxy | null;
   /** One request; a string or buffer goes out as it is, anything else as JSON. */
   call(method: string, path: string, body?: unknown, headers?: Record<string, string>): Promise<Answer>;
   /** The next POST's answer is kept back: `stored` is called in its place, and the connection is expected to go. */
@@ -59,6 +61,8 @@ export async function startApi(
     vaults?: boolean;
     /** Hosts on this machine that credentials may go to. */
     internalHosts?: readonly string[];
+    /** Where repositories may be, beside GitHub. */
+    gitOrigins?: readonly string[];
     mcp?: Partial<McpSettings>;
     relay?: Partial<RelaySettings>;
     keepAliveMs?: number;
@@ -72,7 +76,7 @@ export async function startApi(
   const store = options.wrap?.(opened) ?? opened;
   const logged: string[] = [];
   const log = pino({ level: "debug" }, { write: (line: string) => void logged.push(line) });
-  const vaults = options.vaults ? await startVaults(dir, log, options.internalHosts) : null;
+  const vaults = options.vaults ? await startVaults(dir, log, options) : null;
   let url = "";
   const server = makeServer({
     vaultProxy: vaults?.client ?? null,
@@ -110,6 +114,8 @@ export async function startApi(
     url,
     store: opened,
     vaults: vaults?.parts ?? null,
+    vaultUrl: vaults?.client.url ?? null,
+    vaultProxy: vaults?.client ?? null,
     logged,
     client: new Anthropic({ apiKey: API_KEY, baseURL: url, maxRetries: 0 }),
     call: (method, path, body, headers) => call(url, method, path, body, headers),
@@ -133,11 +139,11 @@ export async function startApi(
 async function startVaults(
   dir: string,
   log: pino.Logger,
-  internalHosts: readonly string[] = [],
+  { internalHosts = [], gitOrigins = [] }: { readonly internalHosts?: readonly string[]; readonly gitOrigins?: readonly string[] },
 ): Promise<{ client: VaultProxy; parts: VaultParts; close(): Promise<void> }> {
   const keysDir = join(dir, "keys");
   await ensureKeys(keysDir);
-  const parts = await openVaultParts(log, { internalHosts });
+  const parts = await openVaultParts(log, { internalHosts, gitOrigins });
   const serving = await serve({
     ...parts,
     host: "127.0.0.1",

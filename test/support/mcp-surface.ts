@@ -48,6 +48,15 @@ export function probe(): Probe {
           },
         }),
         tool({
+          name: "still",
+          description: "Says nothing for a while, then one thing",
+          input: z.object({ pauseMs: z.number() }),
+          async run({ pauseMs }) {
+            await sleep(pauseMs);
+            return said("still here");
+          },
+        }),
+        tool({
           name: "count",
           description: "Counts its caller's calls",
           input: NONE,

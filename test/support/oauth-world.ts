@@ -7,6 +7,7 @@ import { Guard } from "../../vault-proxy/guard.ts";
 import { Connector, type ConnectorOptions, type StartAsk, type Started, type Tokens } from "../../vault-proxy/oauth/connector.ts";
 import { ConnectFailure } from "../../vault-proxy/oauth/failure.ts";
 import { Reach } from "../../vault-proxy/reach.ts";
+import { ownVault } from "./own-vault.ts";
 
 export interface Asked {
   readonly method: string;
@@ -152,7 +153,8 @@ export interface Person {
 /** Somebody who connects servers, with a browser that follows one redirect. */
 export function person(allowed: readonly string[], options: Partial<ConnectorOptions> = {}): Person {
   const guard = new Guard(new Reach(allowed), { connectMs: 1_000, fetchMs: 5_000 });
-  const connector = new Connector({ guard, document: null, ...options });
+  const store = ownVault();
+  const connector = new Connector({ guard, store, document: null, ...options });
   const start = (server: string, more: Partial<StartAsk> = {}) =>
     connector.start({ server: new URL(server), redirectUri: REDIRECT, owner: "somebody", scope: null, client: null, ...more });
   return {
@@ -169,7 +171,10 @@ export function person(allowed: readonly string[], options: Partial<ConnectorOpt
         async () => {},
       );
     },
-    close: () => guard.close(),
+    async close() {
+      await guard.close();
+      await store.close();
+    },
   };
 }
 

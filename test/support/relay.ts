@@ -10,12 +10,16 @@ import { HAND_KIND, RegisteredHand } from "../../hands/registry.ts";
 import type { Documents } from "../../session-store/documents.ts";
 import { openStore } from "../../session-store/open.ts";
 
-export type HandFields = Partial<Omit<RegisteredHand, "transport">> & { readonly name: string; readonly url: string };
+export type HandFields = Partial<Omit<RegisteredHand, "transport">> & {
+  readonly name: string;
+  readonly url: string;
+  readonly transport?: "http" | "sse";
+};
 
-function handOf({ url, ...fields }: HandFields): RegisteredHand {
+function handOf({ url, transport = "http", ...fields }: HandFields): RegisteredHand {
   return RegisteredHand.parse({
     description: "",
-    transport: { type: "http", url },
+    transport: { type: transport, url },
     sharing: "shared",
     vault_ids: [],
     allowed_tools: null,

@@ -7,6 +7,7 @@ import type { Logger } from "pino";
 import { Audit } from "../../vault-proxy/audit.ts";
 import { FileVault } from "../../vault-proxy/drivers/file/driver.ts";
 import { Way, type WayOptions } from "../../vault-proxy/egress/way.ts";
+import { GitHosts } from "../../vault-proxy/git/hosts.ts";
 import { Spend } from "../../vault-proxy/models/spend.ts";
 import { Reach } from "../../vault-proxy/reach.ts";
 
@@ -21,6 +22,7 @@ export interface VaultParts {
   readonly audit: Audit;
   readonly reach: Reach;
   readonly egressWay: Way;
+  readonly gitHosts: GitHosts;
   readonly spend: Spend;
   /** `isKept`: the folder stays, for the next one. */
   close(isKept?: boolean): Promise<void>;
@@ -29,11 +31,16 @@ export interface VaultParts {
 export interface VaultPartsChoice {
   readonly internalHosts?: readonly string[];
   readonly egress?: EgressParts;
+  /** Where repositories may be, beside GitHub. */
+  readonly gitOrigins?: readonly string[];
   /** One that is there already. */
   readonly folder?: string;
 }
 
-export async function openVaultParts(log: Logger, { internalHosts = [], egress = {}, folder: kept }: VaultPartsChoice = {}): Promise<VaultParts> {
+export async function openVaultParts(
+  log: Logger,
+  { internalHosts = [], egress = {}, gitOrigins = [], folder: kept }: VaultPartsChoice = {},
+): Promise<VaultParts> {
   const folder = kept ?? (await mkdtemp(join(tmpdir(), "manyhands-vault-")));
   const vaults = await FileVault.open({ folder, keys: { type: "file", path: join(folder, "master.key"), isOwn: true } });
   const audit = await Audit.open(join(folder, "audit"), log);
@@ -44,6 +51,7 @@ export async function openVaultParts(log: Logger, { internalHosts = [], egress =
     vaults,
     audit,
     reach: new Reach(internalHosts),
+    gitHosts: new GitHosts(gitOrigins),
     egressWay: new Way(new Reach(egress.hosts ?? []), egress),
     async close(isKept = false) {
       await vaults.close();

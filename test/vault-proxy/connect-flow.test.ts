@@ -35,7 +35,7 @@ test("what the browser is sent with is a code's question under PKCE, and nothing
     code_challenge: expect.stringMatching(/^[\w-]{43}$/),
     code_challenge_method: "S256",
     redirect_uri: REDIRECT,
-    state: expect.stringMatching(/^[\w-]{43}$/),
+    state: expect.stringMatching(/^[0-9a-z]+\.[\w-]{43}$/),
     scope: "read",
     resource: server,
   });

@@ -73,7 +73,7 @@ describe("grants", () => {
     );
     const [revoked, other] = [await bearer({ sub: "sesn_a" }), await bearer({ sub: "sesn_b" })];
     expect((await grants.check(revoked, "model")).type).toBe("granted");
-    expect(grants.revoke("sesn_a")).toBe(true);
+    expect(grants.revoke("sesn_a")).toBe(now + 610_000);
     expect(await grants.check(revoked, "model")).toEqual({ type: "refused", reason: "revoked" });
     expect((await grants.check(other, "model")).type).toBe("granted");
     now += 620_000;

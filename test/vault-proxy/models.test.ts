@@ -155,6 +155,9 @@ describe("each model has its provider", () => {
     ["a request that a style has not", '{"model":"claude-x@1"}', "/model/v1/messages/count_tokens", 400],
     ["no model", '{"messages":[]}', "/model/v1/messages", 400],
     ["a model that is named twice", '{"model":"a-claude-1","model":"b"}', "/model/v1/messages", 400],
+    ["a model that is named twice, once in escapes", '{"mod\\u0065l":"a-claude-1","model":"b"}', "/model/v1/messages", 400],
+    ["a model whose name is a path", '{"model":"claude-/../x@1"}', "/model/v1/messages", 400],
+    ["a model whose name is the path above", '{"model":"anthropic.claude-x/.."}', "/model/v1/messages", 400],
     ["no object", "[1]", "/model/v1/messages", 400],
     ["no price where spending is limited", '{"model":"other"}', "/model/v1/messages", 403],
   ])("%s is refused, and nobody hears of it", async (_, body, path, status) => {

@@ -5,6 +5,7 @@ import { pino } from "pino";
 import { fixedKey, type ModelKeys } from "../../vault-proxy/model-key.ts";
 import { type Models, ownProvider, plainModels } from "../../vault-proxy/models/providers.ts";
 import { serve } from "../../vault-proxy/serve.ts";
+import type { VaultStore } from "../../vault-proxy/store.ts";
 import { type EgressParts, openVaultParts, type VaultParts } from "../support/vault-parts.ts";
 import { Signer } from "./signer.ts";
 
@@ -32,16 +33,27 @@ export async function startProxy(
     models?: Models;
     internalHosts?: readonly string[];
     egress?: EgressParts;
+    gitOrigins?: readonly string[];
     folder?: string;
+    /** One that it shares with others; it is not closed with the proxy. */
+    store?: VaultStore;
+    lookMs?: number;
   } = {},
 ): Promise<TestProxy> {
   const log: string[] = [];
-  const { keys = fixedKey(KEY), headersTimeoutMs = 5_000, bodyBytesMax, models, internalHosts, egress } = more;
+  const { keys = fixedKey(KEY), headersTimeoutMs = 5_000, bodyBytesMax, models, internalHosts, egress, gitOrigins, store, lookMs } = more;
   const logger = pino({ level: "trace" }, { write: (line: string) => log.push(line) });
   const folder = more.folder === undefined ? {} : { folder: more.folder };
-  const parts = await openVaultParts(logger, { internalHosts: internalHosts ?? [], ...(egress && { egress }), ...folder });
+  const parts = await openVaultParts(logger, {
+    internalHosts: internalHosts ?? [],
+    gitOrigins: gitOrigins ?? [],
+    ...(egress && { egress }),
+    ...folder,
+  });
   const serving = await serve({
     ...parts,
+    ...(store === undefined ? {} : { vaults: store }),
+    ...(lookMs === undefined ? {} : { lookMs }),
     host: "127.0.0.1",
     port: 0,
     grantKeyFile: signer.file,

@@ -8,20 +8,22 @@
 //   E2  A CONNECT to a host for which the session has no credential is a tunnel: not a byte in it is read.
 //   E3  A request is never passed on with another host than the one that was judged; TRACE is never passed on.
 //   E4  No path, header or body is ever logged.
+//   E5  A request in origin form for /git/… is git's (git/route.ts). A grant for git alone opens a line, and nothing on it but that.
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import type { Logger } from "pino";
 import { answer, refuse } from "../answer.ts";
 import type { Audit } from "../audit.ts";
-import type { Grants } from "../grant.ts";
+import type { GitRoute } from "../git/route.ts";
+import type { Checked, Grants } from "../grant.ts";
 import type { VaultStore } from "../store.ts";
 import { type Onward, pass } from "./exchange.ts";
 import { insertionOf } from "./insertion.ts";
 import { Interceptor, isTls } from "./intercept.ts";
 import { Line, Lines, readPolicy } from "./line.ts";
 import { type Place, placeOf } from "./place.ts";
-import { Denied, deny, denyConnect } from "./says.ts";
+import { Denied, deny, denyConnect, last } from "./says.ts";
 import { type Secret, Secrets } from "./secrets.ts";
 import { tunnel } from "./tunnel.ts";
 import type { Way } from "./way.ts";
@@ -36,6 +38,7 @@ export interface EgressOptions {
   readonly way: Way;
   readonly vaults: VaultStore;
   readonly audit: Audit;
+  readonly git: GitRoute;
   readonly log: Logger;
 }
 
@@ -59,7 +62,8 @@ export class Egress {
     if (head.length > 0) socket.unshift(head);
     const { grants, log } = this.#options;
     const { authorization } = req.headers;
-    const checked = req.url === AUTHORITY ? await grants.check(authorization, "egress") : null;
+    if (!isConnect(req)) return say(socket, "400 Bad Request");
+    const checked = req.url === AUTHORITY ? await enter(grants, authorization) : null;
     if (checked === null || checked.type === "refused") {
       if (checked !== null) log.warn({ reason: checked.reason }, "grant.refused");
       return say(socket, checked === null ? "404 Not Found" : checked.reason === "unready" ? "503 Service Unavailable" : "401 Unauthorized");
@@ -82,13 +86,13 @@ export class Egress {
   /** What a hand of the session has in its environment. */
   async handle(req: IncomingMessage, res: ServerResponse): Promise<void> {
     if (req.url !== ENVIRONMENT || req.method !== "GET") return void refuse(res, "no_route");
-    const checked = await this.#options.grants.check(req.headers.authorization, "egress");
+    const checked = await enter(this.#options.grants, req.headers.authorization);
     if (checked.type === "refused") {
       this.#options.log.warn({ reason: checked.reason }, "grant.refused");
       return void refuse(res, checked.reason === "unready" ? "grant_unready" : checked.reason === "other_use" ? "other_use" : "no_grant");
     }
     try {
-      const secrets = await this.#secrets.of(checked.grant);
+      const secrets = checked.grant.use.includes("egress") ? await this.#secrets.of(checked.grant) : [];
       const variables = secrets.map(({ name, placeholder }) => ({ name, placeholder }));
       answer(res, 200, { variables, certificate: variables.length === 0 ? null : (await this.#secrets.authority()).certificate });
     } catch (error) {
@@ -113,6 +117,7 @@ export class Egress {
   async #request(req: IncomingMessage, res: ServerResponse): Promise<void> {
     const line = this.#lines.lineOf(req.socket);
     if (line === null) return void req.socket.destroy();
+    if (this.#options.git.takes(req.url)) return await this.#options.git.handle(line, req, res);
     const [, authority, path = ""] = /^http:\/\/([^/?#\\]*)(.*)$/i.exec(req.url ?? "") ?? [];
     if (authority === undefined) return void deny(res, new Denied("not_a_proxy_request"));
     await this.#exchange(line, req, res, { place: placeOf(authority, 80), path: path.startsWith("/") ? path : `/${path}`, scheme: "http" });
@@ -128,6 +133,7 @@ export class Egress {
     let isOpen = false;
     try {
       await line.during(async () => {
+        if (!isConnect(req)) throw new Denied("not_a_connect", place);
         const judged = judge(line, place);
         const hasSecrets = (await this.#secrets.at(line.grant, judged.host)).length > 0;
         // A host that has a credential is connected to when its first request comes: what is wrong then can be told in words of HTTP.
@@ -136,7 +142,7 @@ export class Egress {
         socket.write("HTTP/1.1 200 Connection Established\r\n\r\n");
         const facts = outside === null ? await this.#intercepted(line, socket, judged) : { way: "tunnel", ...(await tunnel(socket, outside)) };
         this.#told(line, judged, startedAt, facts);
-      });
+      }, useOf(line));
     } catch (error) {
       const denied = deniedOf(error);
       this.#told(line, place, startedAt, { way: "connect", ...factsOf(denied) });
@@ -163,7 +169,7 @@ export class Egress {
         if (req.method === "TRACE") throw new Denied("no_trace", place); // E3
         const secrets = await this.#secretsFor(line, place, scheme);
         this.#told(line, place, startedAt, { way: scheme, ...(await pass(req, res, this.#onward(line, { ...asked, place }, secrets))) });
-      });
+      }, useOf(line));
     } catch (error) {
       const denied = deniedOf(error);
       deny(res, denied);
@@ -200,10 +206,19 @@ interface Asked {
   readonly scheme: "http" | "https";
 }
 
-/** E1 */
+/** E5 */
+async function enter(grants: Grants, authorization: string | undefined): Promise<Checked> {
+  const checked = await grants.check(authorization, "egress");
+  return checked.type === "refused" && checked.reason === "other_use" ? await grants.check(authorization, "git") : checked;
+}
+
+/** What a line is asked about when its grant is asked again. */
+const useOf = ({ grant }: Line): string => (grant.use.includes("egress") ? "egress" : "git");
+
+/** E1 E5 */
 function judge(line: Line, place: Place | null): Place {
   if (place === null) throw new Denied("not_a_place");
-  if (!line.policy.allows(place)) throw new Denied("not_allowed", place);
+  if (!line.grant.use.includes("egress") || !line.policy.allows(place)) throw new Denied("not_allowed", place);
   return place;
 }
 
@@ -216,5 +231,11 @@ function deniedOf(error: unknown): Denied {
 const factsOf = ({ code, detail }: Denied): object => ({ denied: code, ...(detail === "" ? {} : { code: detail }) });
 
 function say(socket: Duplex, status: string): void {
-  socket.end(`HTTP/1.1 ${status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n`);
+  last(socket, `HTTP/1.1 ${status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n`);
+}
+
+/** What follows a CONNECT is the tunnel's: one with a body, or with two readings of where it ends, is none. */
+function isConnect({ headers, httpVersion }: IncomingMessage): boolean {
+  const hasBody = headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) !== 0;
+  return !hasBody && (headers.host !== undefined || httpVersion === "1.0");
 }

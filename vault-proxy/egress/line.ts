@@ -35,11 +35,11 @@ export class Line {
     return this.#busy > 0;
   }
 
-  /** Does one thing on the line. Throws `Denied` where the grant has ended. L2 */
-  async during<T>(work: () => Promise<T>): Promise<T> {
+  /** Does one thing on the line. Throws `Denied` where the grant has ended, or is not for this use. L2 */
+  async during<T>(work: () => Promise<T>, use = "egress"): Promise<T> {
     this.#busy += 1;
     try {
-      const { type } = await this.#grants.check(this.#authorization, "egress");
+      const { type } = await this.#grants.check(this.#authorization, use);
       if (type === "refused") throw new Denied("ended");
       return await work();
     } finally {

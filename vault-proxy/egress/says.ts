@@ -7,6 +7,7 @@ import type { Place } from "./place.ts";
 
 const SAYS = {
   not_a_place: { status: 400, says: "the address can't be read: a host name, IPv4 or [IPv6] address and a port are taken, and nothing else" },
+  not_a_connect: { status: 400, says: "a CONNECT names its host and has no body" },
   not_a_proxy_request: { status: 400, says: "this is a proxy: ask for http://… in full, or use CONNECT" },
   no_trace: { status: 405, says: "TRACE is not passed on" },
   not_allowed: { status: 403, says: "the environment's networking does not allow this host and port" },
@@ -49,6 +50,19 @@ const reasonOf = (denied: Denied): string => lineOf(denied).replace(/[^ -~]/g, "
 const lineOf = ({ message, place, detail }: Denied): string =>
   `${message}${place === null ? "" : ` (${place.text})`}${detail === "" || detail === "unknown" ? "" : ` [${detail}]`}`;
 
+/** How long a caller has to take a last answer and leave. */
+const LAST_MS = 2_000;
+
+/** The last words on a bare connection, which ends: what still comes is thrown away, and who does not leave is put out. */
+export function last(socket: Duplex, text: string): void {
+  const late = setTimeout(() => socket.destroy(), LAST_MS);
+  late.unref();
+  socket.once("close", () => clearTimeout(late));
+  // Unread bytes would hide the caller's leaving, and the connection would stay for good.
+  socket.resume();
+  socket.end(text);
+}
+
 /** Before any answer: a whole one on the bare connection, which ends. */
 export function denyConnect(socket: Duplex, denied: Denied): void {
   const body = `manyhands: ${lineOf(denied)}\n`;
@@ -59,7 +73,7 @@ export function denyConnect(socket: Duplex, denied: Denied): void {
     `x-manyhands-egress: ${denied.code}`,
     "connection: close",
   ];
-  socket.end(`${head.join("\r\n")}\r\n\r\n${body}`);
+  last(socket, `${head.join("\r\n")}\r\n\r\n${body}`);
 }
 
 /** Gives the status; an answer that has begun is cut, so that it can't be taken for whole. */

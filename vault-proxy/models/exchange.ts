@@ -2,6 +2,7 @@
 //
 //   E1  A caller that leaves ends the request upstream at once, and an answer that breaks off upstream breaks off for the caller too.
 //   E2  Bodies flow as they come, with back-pressure. One that has to be read is held whole, within the limit of one body and of all together.
+//   E3  An exchange can be cut from outside, when its grant is revoked.
 
 import { once } from "node:events";
 import type { IncomingMessage, ServerResponse } from "node:http";
@@ -90,11 +91,18 @@ export class Exchange {
     return Buffer.concat(pieces, bytes);
   }
 
+  /** Nothing more goes either way. E3 */
+  cut(reason: string): void {
+    this.reason = reason;
+    this.#abort.abort(new Error("The exchange was cut."));
+    this.res.destroy();
+  }
+
   /** Which refusal a failed request comes to. */
   failed(error: unknown): RefusalCode {
     if (this.#isTooLarge) return "too_large";
     const code = codeOf(error);
-    this.reason = this.#abort.signal.aborted ? "caller_left" : code;
+    if (this.reason === "") this.reason = this.#abort.signal.aborted ? "caller_left" : code;
     return code === "UND_ERR_HEADERS_TIMEOUT" || code === "UND_ERR_CONNECT_TIMEOUT" ? "model_silent" : "model_unreachable";
   }
 
@@ -127,7 +135,7 @@ export class Exchange {
       await this.#write(masked.end());
       this.res.end();
     } catch (error) {
-      this.reason = this.#abort.signal.aborted ? "caller_left" : codeOf(error);
+      if (this.reason === "") this.reason = this.#abort.signal.aborted ? "caller_left" : codeOf(error);
       this.res.destroy();
     }
     return usage.used;

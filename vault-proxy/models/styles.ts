@@ -8,7 +8,8 @@ import type { JsonObject } from "./fields.ts";
 import type { Provider, Style } from "./providers.ts";
 
 const VERSIONS: Readonly<Record<Exclude<Style, "messages">, string>> = { vertex: "vertex-2023-10-16", bedrock: "bedrock-2023-05-31" };
-const MODEL_NAME = /^[\w.:@/-]{1,256}$/;
+/** It becomes a part of a path: one that means the path above is no name, encoded or not. */
+const MODEL_NAME = /^(?!(?:.*\/)?\.{1,2}(?:\/|$))[\w.:@/-]{1,256}$/;
 
 export interface Shaped {
   /** Below the provider's base URL, with its query. */

@@ -25,9 +25,16 @@ export interface GivenClient {
 
 export interface OAuthClient {
   readonly client_id: string;
-  readonly client_secret?: string;
+  readonly client_secret?: string | undefined;
   readonly token_endpoint_auth_method: Method;
 }
+
+/** One that was kept. */
+export const OAuthClient: z.ZodType<OAuthClient> = z.strictObject({
+  client_id: z.string(),
+  client_secret: z.string().optional(),
+  token_endpoint_auth_method: z.enum(METHODS),
+});
 
 interface Wanted {
   readonly issuer: AuthorizationServerMetadata;

@@ -17,9 +17,10 @@ import {
 } from "@modelcontextprotocol/client";
 import { z } from "zod";
 import type { Guard } from "../guard.ts";
+import type { VaultStore } from "../store.ts";
 import { challengeOf } from "./challenge.ts";
-import { clientFor, type GivenClient, type OAuthClient } from "./client.ts";
-import { type Discovered, discover } from "./discovery.ts";
+import { clientFor, type GivenClient, OAuthClient } from "./client.ts";
+import { type Discovered, discover, ServerMetadata, withoutAbsent } from "./discovery.ts";
 import { ConnectFailure, plainCode, unreachable } from "./failure.ts";
 import { Flows } from "./flows.ts";
 import { scopeFor } from "./scope.ts";
@@ -29,6 +30,8 @@ const STEP_MS = 25_000;
 
 export interface ConnectorOptions {
   readonly guard: Guard;
+  /** Where an authorization rests while a person is in the middle of it. */
+  readonly store: VaultStore;
   /** Our client metadata document, and the redirect that stands in it: on loopback, with any port. */
   readonly document: { readonly url: string; readonly redirectUri: string } | null;
   readonly now?: () => number;
@@ -71,28 +74,29 @@ export interface Tokens {
   readonly resource: string | null;
 }
 
-interface Flow {
-  readonly server: URL;
-  readonly resource: string | null;
-  readonly issuer: AuthorizationServerMetadata;
-  readonly client: OAuthClient;
-  readonly redirectUri: string;
-  readonly scope: string | null;
-  readonly verifier: string;
-}
+const Flow = z.strictObject({
+  server: z.url().transform((text) => new URL(text)),
+  resource: z.string().nullable(),
+  issuer: ServerMetadata.transform(withoutAbsent),
+  client: OAuthClient,
+  redirectUri: z.string(),
+  scope: z.string().nullable(),
+  verifier: z.string(),
+});
+type Flow = z.infer<typeof Flow>;
 
 export class Connector {
   readonly #guard: Guard;
   readonly #document: ConnectorOptions["document"];
   readonly #flows: Flows<Flow>;
 
-  constructor({ guard, document, now }: ConnectorOptions) {
+  constructor({ guard, store, document, now }: ConnectorOptions) {
     this.#guard = guard;
     this.#document = document;
-    this.#flows = new Flows(now);
+    this.#flows = new Flows(store, Flow, now);
   }
 
-  /** Rejects with a `ConnectFailure`. */
+  /** Rejects with a `ConnectFailure`, or the storage's trouble. */
   async start({ server, redirectUri, owner, scope: more, client: given }: StartAsk): Promise<Started> {
     const signal = AbortSignal.timeout(STEP_MS);
     try {
@@ -103,7 +107,7 @@ export class Connector {
       const { issuer, resource } = found;
       const documentUrl = this.#document !== null && isSameButPort(redirectUri, this.#document.redirectUri) ? this.#document.url : null;
       const client = await clientFor(this.#guard, { issuer, given, documentUrl, redirectUri, scope }, signal);
-      const state = Flows.mint();
+      const { state, expiresAt } = this.#flows.mint();
       const { authorizationUrl, codeVerifier: verifier } = await startAuthorization(issuer.issuer, {
         metadata: issuer,
         clientInformation: client,
@@ -112,17 +116,17 @@ export class Connector {
         ...(scope === null ? {} : { scope }),
         ...(resource === null ? {} : { resource }),
       });
-      const expiresAt = this.#flows.keep(state, owner, { server, resource, issuer, client, redirectUri, scope, verifier });
-      if (expiresAt === null) throw new ConnectFailure("busy", "Too many authorizations are open; try again later.");
+      const isKept = await this.#flows.keep(state, owner, { server, resource, issuer, client, redirectUri, scope, verifier });
+      if (!isKept) throw new ConnectFailure("busy", "Too many authorizations are open; try again later.");
       return { authorizationUrl: authorizationUrl.href, state, expiresAt };
     } catch (error) {
       throw late(error, signal);
     }
   }
 
-  /** Rejects with a `ConnectFailure`; the state is used up all the same. `before` runs before the code is sent. */
+  /** Rejects with a `ConnectFailure`, or the storage's trouble; the state is used up all the same. `before` runs before the code is sent. */
   async finish({ state, owner, code, iss, error }: Returned, before: (flow: { tokenEndpoint: string }) => Promise<void>): Promise<Tokens> {
-    const flow = this.#flows.take(state, owner);
+    const flow = await this.#flows.take(state, owner);
     if (flow === null)
       throw new ConnectFailure(
         "unknown_state",

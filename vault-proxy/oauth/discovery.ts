@@ -26,7 +26,7 @@ const ResourceMetadata = z.object({
 type ResourceMetadata = z.infer<typeof ResourceMetadata>;
 
 /** What both kinds of documents have in common, and all that is used of them. */
-const ServerMetadata = z.object({
+export const ServerMetadata = z.object({
   issuer: url,
   authorization_endpoint: url,
   token_endpoint: url,
@@ -114,7 +114,7 @@ async function issuerAt(guard: Guard, at: string, signal: AbortSignal): Promise<
 const bare = (text: string): string => text.replace(/\/$/, "");
 
 /** The fields that are there: the client's types tell an absent one from an undefined one. */
-function withoutAbsent(found: z.infer<typeof ServerMetadata>): AuthorizationServerMetadata {
+export function withoutAbsent(found: z.infer<typeof ServerMetadata>): AuthorizationServerMetadata {
   // Every field is one of that type's own, read by the schema above.
   return Object.fromEntries(Object.entries(found).filter(([, value]) => value !== undefined)) as AuthorizationServerMetadata;
 }

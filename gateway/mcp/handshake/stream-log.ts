@@ -13,6 +13,7 @@ import type { RpcId } from "../rpc.ts";
 
 export const STREAM_KIND = "mcp_stream";
 const MESSAGE_KIND = "mcp_message";
+/** Three signs of life fit in. A store that can't be reached for half a minute, which turns and streams survive, loses no call either. */
 export const LIFE_MS = 45_000;
 const WRITES_MAX = 50;
 

@@ -2,12 +2,14 @@
 // what this era says.
 //
 //   O1  A result says what kind it is and who gave it; what may be kept, is for this caller alone and not for long.
+//       What fails after the stream began is told in it.
 //   O2  Progress goes out under the client's own token, logs from the level that the client asked for. Without a token or a level they do not.
 
 import type { ServerResponse } from "node:http";
 import { sendJson } from "../../http/call.ts";
 import { INVALID_PARAMS, METHOD_NOT_FOUND, type RpcId } from "../../mcp/rpc.ts";
 import { SseResponse } from "../../mcp/sse.ts";
+import { tellsFailure } from "../early.ts";
 import { SERVER_INFO, shownTools } from "./crossed.ts";
 import { type Incoming, metaOf, type Params, recordOf } from "./incoming.ts";
 import { LOG_LEVEL } from "./stateless-hand.ts";
@@ -106,7 +108,9 @@ export class StatelessOut {
 
   #stream(): SseResponse {
     clearTimeout(this.#timer);
-    this.#sse ??= new SseResponse(this.#response, this.#keepAliveMs);
+    if (this.#sse) return this.#sse;
+    tellsFailure(this.#response, (message) => void this.#end(message, 200));
+    this.#sse = new SseResponse(this.#response, this.#keepAliveMs);
     return this.#sse;
   }
 }

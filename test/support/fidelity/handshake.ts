@@ -39,7 +39,7 @@ const CAPABILITIES = {
   experimental: { "vendor/thing": { on: true } },
 };
 
-function makeServer(): Server {
+export function makeServer(): Server {
   const server = new Server(
     { name: "everything", title: "Everything", version: "1.2.3" },
     { capabilities: CAPABILITIES, instructions: "Say it all." },

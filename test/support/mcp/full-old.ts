@@ -66,7 +66,8 @@ export async function startFullOld({ unrelated = false } = {}): Promise<FullServ
   };
 }
 
-function makeServer(seen: string[], unrelated: boolean): Server {
+/** What it saw is added to `seen`. */
+export function makeServer(seen: string[], unrelated: boolean): Server {
   const capabilities = {
     tools: { listChanged: true },
     prompts: {},

@@ -28,7 +28,7 @@ export interface RelayDoors {
   url(hand: string, replica?: number): string;
   /** Ends a replica as a stop does, and puts a new one in its place. */
   restart(replica: number): Promise<void>;
-  register(hand: string, url: string): Promise<void>;
+  register(hand: string, url: string, type?: "http" | "sse", sharing?: "shared" | "session"): Promise<void>;
   registerStdio(hand: string, server: string, sharing?: "shared" | "session"): Promise<void>;
   close(): Promise<void>;
 }
@@ -107,7 +107,7 @@ export async function openRelayDoors({ count = 1, answerMs, redisUrl, handsUrl, 
       if (old) await end(old);
       replicas[replica] = await open();
     },
-    register: (hand, url) => put(hand, { type: "http", url }),
+    register: (hand, url, type = "http", sharing = "session") => put(hand, { type, url }, sharing),
     registerStdio: (hand, server, sharing) => put(hand, { type: "stdio", server }, sharing),
     async close() {
       await Promise.all(replicas.map(end));

@@ -5,14 +5,19 @@ import type { AddressInfo } from "node:net";
 import { fileURLToPath } from "node:url";
 import { pino } from "pino";
 import { ServerRelay } from "../../../hands/relay/door.ts";
+import { SseReach } from "../../../hands/relay/sse.ts";
 import { Children } from "../../../hands/servers/children.ts";
 import type { ConfiguredServer } from "../../../hands/servers/configured.ts";
 import { Reach } from "../../../hands/servers/reach.ts";
+import { VaultWay } from "../../../hands/servers/vault-way.ts";
 
 export const file = (path: string) => fileURLToPath(new URL(`../../../${path}`, import.meta.url));
 export const EVERYTHING = ["node_modules/@modelcontextprotocol/server-everything/dist/index.js", "stdio"] as const;
 
 export interface RunningRelay {
+  /** Where a gateway reaches it. */
+  readonly origin: string;
+  readonly logged: readonly string[];
   /** The URL of a server, by its name. */
   url(server: string, query?: string): string;
   close(): Promise<void>;
@@ -23,27 +28,43 @@ export function script(path: string, args: readonly string[] = [], env: Readonly
   return { type: "command", command: { command: process.execPath, args: [file(path), ...args], env, cwd: null } };
 }
 
-export async function startServerRelay(servers: Readonly<Record<string, ConfiguredServer>>, idleMs?: number): Promise<RunningRelay> {
+interface Options {
+  readonly idleMs?: number;
+  readonly internalHosts?: readonly string[];
+  readonly vaultUrl?: string;
+  readonly port?: number;
+}
+
+export async function startServerRelay(
+  servers: Readonly<Record<string, ConfiguredServer>>,
+  { idleMs, internalHosts = ["*"], vaultUrl, port = 0 }: Options = {},
+): Promise<RunningRelay> {
   const reach = new Reach(["*"], 5_000);
+  const vault = vaultUrl === undefined ? null : new VaultWay(vaultUrl);
+  const sse = new SseReach({ internalHosts, vault });
   const children = new Children(`test-${process.pid}-${Math.random().toString(36).slice(2)}`, { PATH: process.env.PATH ?? "" });
-  const log = pino({ level: "silent" });
+  const logged: string[] = [];
+  const log = pino({ level: "debug" }, { write: (line: string) => void logged.push(line) });
   const relay = new ServerRelay({
     configured: new Map(Object.entries(servers)),
     children,
     reach,
+    sse,
     log,
     ...(idleMs !== undefined && { idleMs }),
   });
   const http = createServer((request, response) => void relay.serve(request, response, new URL(request.url ?? "/", "http://none")));
-  await new Promise<void>((resolve) => http.listen(0, "127.0.0.1", resolve));
-  const base = `http://127.0.0.1:${(http.address() as AddressInfo).port}/mcp/servers`;
+  await new Promise<void>((resolve) => http.listen(port, "127.0.0.1", resolve));
+  const origin = `http://127.0.0.1:${(http.address() as AddressInfo).port}`;
   return {
-    url: (server, query = "") => `${base}/${encodeURIComponent(server)}${query}`,
+    origin,
+    logged,
+    url: (server, query = "") => `${origin}/mcp/servers/${encodeURIComponent(server)}${query}`,
     async close() {
       await relay.stop();
       http.closeAllConnections();
       await new Promise<void>((resolve) => http.close(() => resolve()));
-      await reach.close();
+      await Promise.all([sse.close(), reach.close(), vault?.close()]);
     },
   };
 }

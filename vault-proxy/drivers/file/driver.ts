@@ -15,7 +15,7 @@ import { isCode, makeFolder, namesIn, removeDrafts, removeFile, replaceFile } fr
 import { type Envelope, readEnvelope, reseal, seal, unseal } from "./envelope.ts";
 import { type Keyring, type KeySource, readKeyring, VaultSettingError } from "./keyring.ts";
 
-const KINDS: readonly RecordKind[] = ["vault", "create", "authority"];
+const KINDS: readonly RecordKind[] = ["vault", "create", "authority", "revocation", "authorization", "repository"];
 const LOCK_WAIT_MS = 10_000;
 const LOCK_RETRY_MS = 100;
 const WAITING_MAX = 1_000;
