@@ -1,13 +1,16 @@
 // Who calls: one of the API keys of this installation, as a bearer or in `x-api-key` (contract §1.2).
 //
-//   U1  Keys are compared by hash and in constant time; neither a key nor its hash is logged or answered.
+//   U1  Keys are compared whole, at one length, and in constant time; neither a key nor its hash is logged or answered.
 
-import { hash, timingSafeEqual } from "node:crypto";
+import { createHash, timingSafeEqual } from "node:crypto";
 import type { IncomingHttpHeaders } from "node:http";
 import { Refusal } from "../session-store/refusal.ts";
 
 /** What `anthropic-version` may say; there is no difference between them here. */
 export const API_VERSIONS: ReadonlySet<string> = new Set(["2026-10-21", "2023-06-01"]);
+
+/** Longer keys have more. */
+const ROOM_BYTES = 256;
 
 /** The only workspace until keys have one of their own. */
 export const WORKSPACE = "default";
@@ -21,15 +24,16 @@ export interface Principal {
 export type Authenticate = (headers: IncomingHttpHeaders) => Principal;
 
 export function makeAuthenticate(apiKeys: readonly string[]): Authenticate {
-  const known = apiKeys.map((key) => {
-    const digest = hashOf(key);
-    return { digest, principal: { workspace: WORKSPACE, name: hashOf(digest).toString("hex", 0, 12) } };
-  });
+  const room = Math.max(ROOM_BYTES, ...apiKeys.map((key) => Buffer.byteLength(key)));
+  const known = apiKeys.map((key) => ({ key: padded(key, Buffer.alloc(room)), principal: { workspace: WORKSPACE, name: nameOf(key) } }));
+  const given = Buffer.alloc(room);
   return (headers) => {
-    const given = hashOf(keyOf(headers));
+    const text = keyOf(headers);
+    padded(text, given);
     let found: Principal | null = null;
-    for (const { digest, principal } of known) if (timingSafeEqual(digest, given)) found = principal;
-    if (!found) throw new Refusal("unauthenticated");
+    for (const { key, principal } of known) if (timingSafeEqual(key, given)) found = principal;
+    given.fill(0);
+    if (!found || Buffer.byteLength(text) > room) throw new Refusal("unauthenticated");
     return found;
   };
 }
@@ -40,11 +44,18 @@ function keyOf(headers: IncomingHttpHeaders): string {
   if (Array.isArray(apiKey)) throw new Refusal("unauthenticated");
   const bearer = authorization === undefined ? undefined : /^bearer +(\S+) *$/i.exec(authorization)?.[1];
   if (authorization !== undefined && bearer === undefined) throw new Refusal("unauthenticated", "The authorization header holds no bearer key.");
-  if (bearer !== undefined && apiKey !== undefined && !timingSafeEqual(hashOf(bearer), hashOf(apiKey)))
+  if (bearer !== undefined && apiKey !== undefined && bearer !== apiKey)
     throw new Refusal("unauthenticated", "The authorization and x-api-key headers hold different keys.");
   const key = bearer ?? apiKey;
   if (!key) throw new Refusal("unauthenticated", "No API key was given.");
   return key;
 }
 
-const hashOf = (text: string | Buffer): Buffer => hash("sha256", text, "buffer");
+/** No header holds the byte that fills the room: what is equal with it is equal without it. */
+function padded(key: string, room: Buffer): Buffer {
+  room.fill(0).write(key);
+  return room;
+}
+
+const nameOf = (key: string): string => hashOf(hashOf(key)).toString("hex", 0, 12);
+const hashOf = (text: string | Buffer): Buffer => createHash("sha256").update(text).digest();

@@ -71,6 +71,7 @@ const Settings = z.strictObject({
   MANYHANDS_MCP_CONNECT_TIMEOUT_MS: whole(10, 600_000).prefault(String(CONNECT_MS)).describe("milliseconds from 10 to 600000"),
   MANYHANDS_MCP_IDLE_TIMEOUT_MS: whole(10, 86_400_000).prefault(String(IDLE_MS)).describe("milliseconds from 10 to 86400000"),
   MANYHANDS_MCP_TOTAL_TIMEOUT_MS: whole(10, 86_400_000).prefault(String(TOTAL_MS)).describe("milliseconds from 10 to 86400000"),
+  MANYHANDS_HAND_CHECK_MS: whole(0, 86_400_000).prefault("300000").describe("milliseconds up to 86400000, or 0 for never"),
   MANYHANDS_VAULT_PORT: port("0"),
   MANYHANDS_HANDS_PORT: port("0"),
   MANYHANDS_VAULT_URL: webAddress(),
@@ -122,7 +123,12 @@ export interface Config {
   /** MCP calls are taken without a key. */
   readonly isMcpOpen: boolean;
   /** How hands are reached by their own doors. */
-  readonly hands: { readonly internalHosts: readonly string[]; readonly times: Times };
+  readonly hands: {
+    readonly internalHosts: readonly string[];
+    readonly times: Times;
+    /** How often registered hands are looked at by themselves; 0: never. */
+    readonly checkMs: number;
+  };
   readonly vaultPort: number;
   readonly handsPort: number;
   readonly vaultUrl?: string;
@@ -177,6 +183,7 @@ export function readConfig(env: Environment = process.env): Config {
         idleMs: settings.MANYHANDS_MCP_IDLE_TIMEOUT_MS,
         totalMs: settings.MANYHANDS_MCP_TOTAL_TIMEOUT_MS,
       },
+      checkMs: settings.MANYHANDS_HAND_CHECK_MS,
     },
     vaultPort: settings.MANYHANDS_VAULT_PORT,
     handsPort: settings.MANYHANDS_HANDS_PORT,

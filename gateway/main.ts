@@ -66,6 +66,7 @@ async function run({ keysDir, apiKey, redisUrl, dataDir, leaseMs, keepAliveMs, h
     fault,
     ready: () => isReady,
     keepAliveMs,
+    handCheckMs: more.hands.checkMs,
     mcp,
   });
   const server = createServer({ maxHeaderSize: HEADER_BYTES_MAX }, door.listener);

@@ -80,6 +80,7 @@ const ROLES: Readonly<Record<Role, { readonly room: string; readonly settings: r
       "MANYHANDS_HOST",
       "MANYHANDS_API_KEY",
       "MANYHANDS_KEEP_ALIVE_MS",
+      "MANYHANDS_HAND_CHECK_MS",
       "MANYHANDS_PUBLIC_URL",
       "MANYHANDS_MCP_ISSUER",
       "MANYHANDS_MCP_JWKS_URL",

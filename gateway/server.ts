@@ -71,6 +71,8 @@ export interface ServerOptions {
   /** Keys for the hands of one session; absent: there are none, and no door for them. */
   readonly sessionHands?: HandsKeysGiven;
   readonly keepAliveMs?: number;
+  /** How often registered hands are looked at by themselves; absent or 0: never. */
+  readonly handCheckMs?: number;
   readonly slowReaderMs?: number;
 }
 
@@ -88,7 +90,7 @@ export function makeServer(options: ServerOptions): Server {
     keepAliveMs: options.keepAliveMs ?? KEEP_ALIVE_MS,
     slowMs: options.slowReaderMs ?? SLOW_READER_MS,
   });
-  const registry = new Registry({ documents: store, hands: options.hands ?? null, vaultProxy, log });
+  const registry = new Registry({ documents: store, hands: options.hands ?? null, vaultProxy, log, checkEveryMs: options.handCheckMs ?? 0 });
   void registry.start(WORKSPACE);
   const door: Door = { store, log, fault, streams, unanswered: new Unanswered(), vaultProxy, registry };
   const authenticate = makeAuthenticate(options.apiKeys);

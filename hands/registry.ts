@@ -60,6 +60,8 @@ export const RegisteredHand = z.object({
     server: z.object({ name: z.string(), version: z.string() }).nullable(),
     protocol_version: z.string().nullable(),
   }),
+  /** Since when every look at the server failed; null or absent: the last one did not. */
+  failing_since: z.number().nullable().optional(),
 });
 export type RegisteredHand = z.infer<typeof RegisteredHand>;
 

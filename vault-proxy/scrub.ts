@@ -12,16 +12,23 @@ const NOTHING = Buffer.alloc(0);
 
 export class Scrubber {
   readonly #patterns: readonly Buffer[];
+  readonly #shortest: number;
 
   constructor(...credentials: readonly string[]) {
     const long = credentials.filter((credential) => credential.length >= SCRUBBED_CHARS_MIN);
     this.#patterns = [...new Set(long.flatMap(spellings))].map((text) => Buffer.from(text, "latin1"));
+    this.#shortest = Math.min(...this.#patterns.map(({ length }) => length));
   }
 
   /** Masks a header's value. */
   header(value: string): string {
-    if (this.#patterns.length === 0) return value;
+    if (value.length < this.#shortest) return value;
     return this.#mask(Buffer.from(value, "latin1")).toString("latin1");
+  }
+
+  /** Masks a body that is all there. */
+  whole(bytes: Buffer): Buffer {
+    return this.#mask(bytes);
   }
 
   /** Starts a body. `push` gives what can go on, `end` what was held back. */

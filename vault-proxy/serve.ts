@@ -142,7 +142,10 @@ export async function serve(options: ServeOptions): Promise<Serving> {
   });
   server.on("connect", (req: IncomingMessage, socket: Duplex, head: Buffer) => void egress.take(req, socket, head));
   await revocations.start();
-  const address = await listen(server, options.port, options.host);
+  const address = await listen(server, options.port, options.host).catch(async (error: unknown) => {
+    await revocations.close();
+    throw error;
+  });
   return {
     url: `http://${address.family === "IPv6" ? `[${address.address}]` : address.address}:${address.port}`,
     close: async () => {

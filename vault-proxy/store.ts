@@ -20,7 +20,7 @@ export interface RecordKey {
 }
 
 export interface Opened {
-  /** As JSON reads it. From outside, like everything that comes from a disk: to be read by a schema. */
+  /** As JSON reads it. From outside, like everything that comes from a disk: to be read by a schema. Whoever asks again may be given the same: it is not to be changed. */
   readonly body: unknown;
   readonly revision: number;
 }

@@ -15,9 +15,11 @@ import type { Bodies } from "../http/body.ts";
 import { parseJson } from "../http/body.ts";
 import { sendJson } from "../http/call.ts";
 import { Access, Challenge } from "./access.ts";
+import { refuseBatch, serveBatch } from "./batch.ts";
 import type { Caller } from "./caller.ts";
 import { Catalogue } from "./dispatch.ts";
-import { HandshakeEra, VERSIONS } from "./handshake/era.ts";
+import { HandshakeEra, ownSession, VERSIONS } from "./handshake/era.ts";
+import type { HandshakeSession } from "./handshake/sessions.ts";
 import { Listening, type ListeningLimits } from "./listening.ts";
 import { refusedReach } from "./origin.ts";
 import { errorMessage, INTERNAL_ERROR, idIn, PARSE_ERROR, REFUSED, RpcError, type RpcId } from "./rpc.ts";
@@ -103,8 +105,9 @@ export class McpDoor {
       if (!isJsonContentType(request.headers["content-type"] ?? null))
         throw new RpcError(REFUSED, "Unsupported Media Type: Content-Type must be application/json", { status: 415 });
       const body = await this.#body(request, response);
+      if (Array.isArray(body)) return await this.#batch(request, response, body, caller, session);
       id = idIn(body);
-      if (Array.isArray(body) || this.#isHandshake(request, body)) {
+      if (this.#isHandshake(request, body)) {
         const { method, params } = partsOf(body);
         this.access.demand(caller, this.#catalogue.scopesOf(method, params));
         return await this.#handshake.post(request, response, body, caller, session);
@@ -116,6 +119,26 @@ export class McpDoor {
     } catch (error) {
       this.#answer(response, id, error);
     }
+  }
+
+  async #batch(
+    request: IncomingMessage,
+    response: ServerResponse,
+    messages: readonly unknown[],
+    caller: Caller,
+    session: HandshakeSession | null,
+  ): Promise<void> {
+    const own = session && ownSession(session, caller);
+    refuseBatch(messages, own?.version ?? null);
+    await serveBatch(response, messages, this.#options.keepAliveMs, async (at, part) => {
+      const { method, params } = partsOf(messages[at]);
+      try {
+        this.access.demand(caller, this.#catalogue.scopesOf(method, params));
+        await this.#handshake.post(request, part, messages[at], caller, own);
+      } catch (error) {
+        this.#answer(part, idIn(messages[at]), error);
+      }
+    });
   }
 
   async close(): Promise<void> {

@@ -1,7 +1,7 @@
 // JSON-RPC as MCP speaks it: one message a body, ids that keep their type.
 //
 //   J1  An id is a string or a whole number, and comes back as it was sent: 1 is not "1", 0 is an id.
-//   J2  A batch is refused: no revision that is served needs one, and it would mix answers.
+//   J2  A batch is no message: who may send one has it taken apart before (batch.ts).
 //   J3  An error says what the caller can do about it; of a bug it says nothing but that it happened.
 
 import { z } from "zod";
@@ -70,7 +70,7 @@ function usualIn(body: unknown): Message | null {
 }
 
 function judged(body: unknown): Message {
-  if (Array.isArray(body)) throw new RpcError(INVALID_REQUEST, "Batches are not supported: send one message a request.");
+  if (Array.isArray(body)) throw new RpcError(INVALID_REQUEST, "A batch within a batch is no message.");
   const read = Envelope.safeParse(body);
   if (!read.success) throw new RpcError(INVALID_REQUEST, "The body is not a JSON-RPC 2.0 message.");
   const { method, params = {}, ...rest } = read.data;

@@ -4,6 +4,7 @@
 //   G2  A command is never taken from a request: `stdio` is the name of a server in the operator's file, which the hand host reads.
 //   G3  The servers of that file are hands without anyone registering them, and stay as long as the file names them.
 //   G4  What was approved stays approved until somebody changes that: a look at a server holds back what differs (hands/pins.ts).
+//   G5  Hands are looked at again by themselves (rounds.ts): what is shown of one is not older than that.
 
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger } from "pino";
@@ -16,6 +17,7 @@ import { Refusal } from "../../session-store/refusal.ts";
 import { invalid } from "../answer.ts";
 import type { VaultProxy } from "../vault-proxy.ts";
 import { type Probe, probe } from "./probe.ts";
+import { Rounds } from "./rounds.ts";
 
 /** `hand:session` in an agent's servers is the session's own log. */
 const LOG_NAME = "session";
@@ -39,6 +41,8 @@ interface RegistryOptions {
   /** Null: this installation has none, and so no vaults. */
   readonly vaultProxy: VaultProxy | null;
   readonly log: Logger;
+  /** How often a hand is looked at by itself; 0: never. G5 */
+  readonly checkEveryMs: number;
 }
 
 export class Registry {
@@ -52,10 +56,13 @@ export class Registry {
     this.#options = options;
   }
 
-  /** Takes the servers of the operator's file in, as soon as the hand host can say which they are. G3 */
+  /** Takes the servers of the operator's file in, as soon as the hand host can say which they are. G3 G5 */
   async start(workspace: string): Promise<void> {
     const { signal } = this.#end;
-    if (this.#options.hands === null) return;
+    const { hands, documents, log, checkEveryMs } = this.#options;
+    if (hands === null) return;
+    const check = (...hand: Parameters<Registry["check"]>) => this.check(...hand);
+    if (checkEveryMs > 0) void new Rounds({ documents, everyMs: checkEveryMs, log, check }).run(workspace, signal);
     for (let waitMs = RETRY_MS_MIN; !signal.aborted; waitMs = Math.min(waitMs * 2, RETRY_MS_MAX)) {
       if (await this.adopt(workspace)) return;
       await sleep(waitMs, undefined, { signal }).catch(() => {});
@@ -117,8 +124,10 @@ export class Registry {
     const record = RegisteredHand.parse((await this.find(workspace, name)).body);
     const seen = await this.#probe(workspace, record);
     const health = healthOf(seen);
-    await this.#change(workspace, name, (before) => ({ ...before, health, ...(seen.type === "ready" ? pinned(before, seen.tools) : {}) }));
-    log.info({ hand: name, status: health.status }, "hand.checked");
+    const failing_since = health.status === "failed" ? (record.failing_since ?? health.checked_at) : null;
+    const kept = { health, failing_since };
+    await this.#change(workspace, name, (before) => ({ ...before, ...kept, ...(seen.type === "ready" ? pinned(before, seen.tools) : {}) }));
+    log[health.status === record.health.status ? "debug" : "info"]({ hand: name, status: health.status }, "hand.checked");
     return this.find(workspace, name);
   }
 

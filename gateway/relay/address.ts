@@ -6,7 +6,7 @@ import type { RegisteredHand } from "../../hands/registry.ts";
 import { mintFrom } from "../../session-store/ids.ts";
 import type { Caller } from "../mcp/caller.ts";
 import { RpcError } from "../mcp/rpc.ts";
-import type { Address, RelaySession } from "./upstream.ts";
+import type { Address, RelaySession, Times } from "./upstream.ts";
 
 const NOT_SERVED = -32_000;
 
@@ -14,12 +14,13 @@ export interface Ways {
   /** The hand host that runs the servers of the operator's file; null: this gateway has none. */
   readonly handsUrl: string | null;
   readonly handKey: string;
+  readonly times: Times;
   /** The way through the vault proxy; null: this installation has none. */
   readonly vault: { readonly url: string; grant(hand: string, workspace: string, vaults: readonly string[]): Promise<string> } | null;
 }
 
 /** The one place that knows. Refuses a hand that can't be reached by this door. */
-export async function upstreamOf(hand: RegisteredHand, caller: Caller, { handsUrl, handKey, vault }: Ways): Promise<Address> {
+export async function upstreamOf(hand: RegisteredHand, caller: Caller, { handsUrl, handKey, vault, times }: Ways): Promise<Address> {
   const { transport } = hand;
   switch (transport.type) {
     case "http": {
@@ -34,7 +35,7 @@ export async function upstreamOf(hand: RegisteredHand, caller: Caller, { handsUr
       // Its connection is one that must stay: a hand host keeps it, and any gateway reaches that.
       if (handsUrl === null) throw refused("It speaks the older HTTP+SSE transport: a hand host keeps its connections, and this gateway has none.");
       const target = urlOf(transport.url).href;
-      const headers = { authorization: `Bearer ${handKey}`, "x-manyhands-target": target, ...timesOf(hand) };
+      const headers = { authorization: `Bearer ${handKey}`, "x-manyhands-target": target, ...timesOf(hand, times) };
       const address = { url: new URL(SSE_PATH, handsUrl), isOwn: true, target, era: "handshake" } as const;
       if (hand.vault_ids.length === 0) return { ...address, headers };
       if (vault === null) throw refused("Its credential is in a vault, and this installation has none.");
@@ -46,7 +47,7 @@ export async function upstreamOf(hand: RegisteredHand, caller: Caller, { handsUr
       if (hand.sharing === "shared") url.searchParams.set("sharing", "shared");
       // A server without sessions has a child for each of its users, unless it is shared: the host knows them by a name that says nothing.
       const owner = hand.sharing === "shared" ? "" : mintFrom("owner", caller.workspace, caller.name);
-      const headers = { authorization: `Bearer ${handKey}`, "x-manyhands-owner": owner, ...timesOf(hand) };
+      const headers = { authorization: `Bearer ${handKey}`, "x-manyhands-owner": owner, ...timesOf(hand, times) };
       return { url, headers, isOwn: true, target: null, era: null };
     }
   }
@@ -86,9 +87,9 @@ export function addressOf({ url }: Pick<RelaySession, "url">, now: Address): Add
   return then.pathname === now.url.pathname ? { ...now, url: then } : null;
 }
 
-/** What the record says of how long a call may take: a hand host holds it. */
-function timesOf({ timeouts: { idle_ms, total_ms } }: RegisteredHand): Readonly<Record<string, string>> {
-  return idle_ms === null && total_ms === null ? {} : { "x-manyhands-times": `${idle_ms ?? ""},${total_ms ?? ""}` };
+/** How long a call may be silent, and take: who keeps the connection knows whether it is the server that is slow. */
+function timesOf({ timeouts: { idle_ms, total_ms } }: RegisteredHand, { idleMs, totalMs }: Times): Readonly<Record<string, string>> {
+  return { "x-manyhands-times": `${idle_ms ?? idleMs},${total_ms ?? totalMs}` };
 }
 
 function urlOf(text: string): URL {

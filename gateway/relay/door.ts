@@ -16,6 +16,7 @@ import type { SessionStore } from "../../session-store/store.ts";
 import type { Bodies } from "../http/body.ts";
 import { sendJson } from "../http/call.ts";
 import { type Access, Challenge } from "../mcp/access.ts";
+import { refuseBatch, serveBatch } from "../mcp/batch.ts";
 import { VERSIONS } from "../mcp/handshake/era.ts";
 import { type Reach, refusedReach } from "../mcp/origin.ts";
 import { INVALID_PARAMS, INVALID_REQUEST, idIn, NO_SESSION, REFUSED, RpcError, type RpcId } from "../mcp/rpc.ts";
@@ -32,9 +33,10 @@ import { STREAMS_MAX } from "./limits.ts";
 import { Pool } from "./pool.ts";
 import { ReachedHand } from "./reached.ts";
 import { RelaySessions } from "./sessions.ts";
+import { itemsOf } from "./spans.ts";
 import { StatelessRelay } from "./stateless.ts";
 import { sweepEvery } from "./sweeper.ts";
-import type { Crossing, RelaySession, Times } from "./upstream.ts";
+import type { Crossing, RelaySession } from "./upstream.ts";
 import type { Visit } from "./visit.ts";
 
 export const HANDS_PATH = "/mcp/hands";
@@ -45,7 +47,6 @@ const ACCESSES_MAX = 1_000;
 export interface RelaySettings extends Ways {
   /** Internal addresses that hands may be at all the same. */
   readonly internalHosts: readonly string[];
-  readonly times: Times;
 }
 
 export interface RelayOptions extends RelaySettings {
@@ -103,6 +104,7 @@ export class HandRelay {
   /** M1–M6 */
   async serve(request: IncomingMessage, response: ServerResponse, name: string): Promise<void> {
     const isRequest: { id: RpcId | null } = { id: null };
+    const { log } = this.#options;
     try {
       const wrong = refusedReach(request.headers, this.#options.reach);
       if (wrong) throw new RpcError(REFUSED, wrong, { status: 403 });
@@ -120,8 +122,7 @@ export class HandRelay {
       const { workspace } = caller;
       const upstream = new ReachedHand(this.#pool, known, workspace, address);
       const visit: Visit = { request, response, caller, upstream, inbound: null, session, seen: null };
-      if (session)
-        this.#sessions.touch(session, (error) => this.#options.log.warn({ reason: String(error).slice(0, 200) }, "hand_session.not_touched"));
+      if (session) this.#sessions.touch(session, (error) => log.warn({ reason: String(error).slice(0, 200) }, "hand_session.not_touched"));
       switch (request.method) {
         case "POST":
           return await this.#post(visit, isRequest);
@@ -158,12 +159,30 @@ export class HandRelay {
 
   async #post(visit: Visit, asking: { id: RpcId | null }): Promise<void> {
     const { request, response } = visit;
-    const started = performance.now();
     if (!isJsonContentType(request.headers["content-type"] ?? null))
       throw new RpcError(REFUSED, "Unsupported Media Type: Content-Type must be application/json", { status: 415 });
     const bytes = await this.#options.bodies.read(request, response);
     const parsed = parseBody(bytes);
+    if (Array.isArray(parsed)) return this.#batch(visit, bytes, parsed);
     asking.id = idIn(parsed);
+    await this.#message(visit, bytes, parsed);
+  }
+
+  async #batch(visit: Visit, bytes: Buffer, messages: readonly unknown[]): Promise<void> {
+    refuseBatch(messages, visit.session?.version ?? null);
+    const spans = itemsOf(bytes, bytes.indexOf("["));
+    await serveBatch(visit.response, messages, this.#options.keepAliveMs, async (at, response) => {
+      try {
+        await this.#message({ ...visit, response }, bytes.subarray(spans[at]?.start, spans[at]?.end), messages[at]);
+      } catch (error) {
+        this.#answer(response, idIn(messages[at]), error);
+      }
+    });
+  }
+
+  async #message(visit: Visit, bytes: Buffer, parsed: unknown): Promise<void> {
+    const { request, response } = visit;
+    const started = performance.now();
     const inbound = readInbound(bytes, parsed, request.headers);
     visit.inbound = inbound;
     try {
@@ -238,9 +257,9 @@ export class HandRelay {
   /** A session that nobody used for long. */
   async #forget(session: RelaySession): Promise<void> {
     if (session.era === "stateless") return this.#options.crossing?.ended(session);
-    const known = await this.#hands.find(session.workspace, session.hand);
-    if (!known || session.upstream === null) return;
     const { workspace, caller: name } = session;
+    const known = await this.#hands.find(workspace, session.hand);
+    if (!known || session.upstream === null) return;
     const address = addressOf(session, await upstreamOf(known.hand, { workspace, name, scopes: new Set() }, this.#options));
     if (address) await this.#handshake.forget(new ReachedHand(this.#pool, known, workspace, address), session);
   }

@@ -5,6 +5,7 @@
 //   Y2  It says that it is there until somebody else writes to it.
 
 import type { ServerResponse } from "node:http";
+import { Silence, type Watched } from "./silence.ts";
 
 const REQUEST_AFTER_MS = 1_000;
 /** A hand without a listening stream says so, if slowly: its client then need not come back for one. */
@@ -15,6 +16,8 @@ export const OPENING = ": open\n\n";
 export const PING = ": ping\n\n";
 const EVENT = "event: message\ndata: ";
 const [LF, CR, SPACE] = [10, 13, 32];
+
+const silence = new Silence();
 
 /** How a failure is told where a stream was begun already. */
 const tellers = new WeakMap<ServerResponse, (message: object) => void>();
@@ -48,15 +51,18 @@ export class EarlyStream {
   }
 
   /** Begins one when it is time, unless an answer began. Y1 */
-  static wait(
-    response: ServerResponse,
-    { isListening, keepAliveMs }: { readonly isListening: boolean; readonly keepAliveMs: number },
-  ): NodeJS.Timeout {
+  static wait(response: ServerResponse, { isListening, keepAliveMs }: { readonly isListening: boolean; readonly keepAliveMs: number }): Watched {
     const begin = () => {
       if (response.headersSent || response.destroyed || !String(response.req.headers.accept).includes("text/event-stream")) return;
       EarlyStream.#all.set(response, new EarlyStream(response, keepAliveMs));
     };
-    return setTimeout(begin, isListening ? LISTENING_AFTER_MS : REQUEST_AFTER_MS);
+    const waiting = { silentUntil: performance.now() + (isListening ? LISTENING_AFTER_MS : REQUEST_AFTER_MS), onSilence: begin };
+    silence.watch(waiting);
+    return waiting;
+  }
+
+  static waitNoMore(waiting: Watched): void {
+    silence.leave(waiting);
   }
 
   /** From here on the caller writes. Y2 */

@@ -9,7 +9,7 @@ import { readWhole } from "./answers.ts";
 import { noMessage, refusedStatus } from "./failure.ts";
 import { CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION, STATELESS_VERSION } from "./inbound.ts";
 import { HELLO_MS } from "./limits.ts";
-import type { Upstream } from "./upstream.ts";
+import type { Address, Upstream } from "./upstream.ts";
 
 const YES_MS = 600_000;
 const NO_MS = 60_000;
@@ -66,7 +66,16 @@ export class Eras {
   }
 }
 
-const keyOf = ({ workspace, hand, address }: Upstream): string => JSON.stringify([workspace, hand.name, address.target ?? address.url.href]);
+const keys = new WeakMap<Address, string>();
+
+/** An address belongs to one record of one workspace, and is mostly the same object with each call. */
+function keyOf({ workspace, hand, address }: Upstream): string {
+  const known = keys.get(address);
+  if (known !== undefined) return known;
+  const key = JSON.stringify([workspace, hand.name, address.target ?? address.url.href]);
+  keys.set(address, key);
+  return key;
+}
 
 /** E2 */
 async function discover(upstream: Upstream): Promise<boolean> {

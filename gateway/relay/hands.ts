@@ -9,6 +9,8 @@ import type { Policy, Times } from "./upstream.ts";
 
 const FRESH_MS = 1_000;
 const KNOWN_MAX = 1_000;
+/** A hand host says every 15 s that it is there, and holds the limits of what it keeps the connection of: here they are for a host that is gone. */
+const HOST_MS = 30_000;
 
 export interface KnownHand {
   readonly hand: RegisteredHand;
@@ -35,11 +37,12 @@ export class KnownHands {
     const hand = await findHand(this.#documents, workspace, name);
     if (!hand) return null;
     const { connect_ms, idle_ms, total_ms } = hand.timeouts;
-    const times = {
+    const own = {
       connectMs: connect_ms ?? this.#times.connectMs,
       idleMs: idle_ms ?? this.#times.idleMs,
       totalMs: total_ms ?? this.#times.totalMs,
     };
+    const times = hand.transport.type === "http" ? own : { ...own, idleMs: Math.max(own.idleMs, HOST_MS), totalMs: own.totalMs + HOST_MS };
     const known = { hand, policy: policyOf(hand), times };
     if (this.#known.size >= KNOWN_MAX) this.#known.clear();
     this.#known.set(key, { known, at: performance.now() });

@@ -7,6 +7,7 @@
 //   S4  A session that ended here ends at the hand, and the other way round.
 
 import type { Logger } from "pino";
+import { hasBatches } from "../mcp/batch.ts";
 import { INTERNAL_ERROR, INVALID_REQUEST, NO_SESSION, RpcError } from "../mcp/rpc.ts";
 import { placeOf } from "./address.ts";
 import { readWhole } from "./answers.ts";
@@ -134,6 +135,7 @@ export class HandshakeRelay {
       method: isRequest ? message.method : LISTENING,
       policy: upstream.policy,
       caching: "as-is",
+      hasBatches: hasBatches(session.version),
       capabilities: () => capabilitiesIn(session.hello),
       refuse: (id, asked) => this.#refuse(upstream, session, { id, asked }),
     });

@@ -9,8 +9,8 @@ import type { IncomingHttpHeaders } from "node:http";
 import { classifyInboundRequest } from "@modelcontextprotocol/server";
 import { VERSIONS } from "../mcp/handshake/era.ts";
 import { INVALID_REQUEST, type Message, PARSE_ERROR, RpcError, readMessage } from "../mcp/rpc.ts";
-import { editsFromClient, mayHoldReserved } from "./reserved.ts";
-import { edited, isObject, type Member, memberOf, membersOf } from "./spans.ts";
+import { editsFromClient, isForged } from "./reserved.ts";
+import { edited, holdsTwice } from "./spans.ts";
 import type { Era } from "./upstream.ts";
 
 export const STATELESS_VERSION = "2026-07-28";
@@ -30,8 +30,8 @@ const NAMED_BY: ReadonlyMap<string, string> = new Map([
 ]);
 const SENTINEL = /^=\?base64\?(.*)\?=$/;
 const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/;
-/** So many names are compared with each other faster than they are collected. */
-const FEW = 8;
+/** I1 */
+const ONCE = ["params", "_meta"];
 const strictly = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 export interface Inbound {
@@ -57,12 +57,9 @@ export function readInbound(bytes: Buffer, parsed: unknown, headers: IncomingHtt
   const message = readMessage(parsed);
   const params = message.kind === "response" ? {} : message.params;
   const era = eraOf(parsed, params, headers);
-  const members = membersOf(bytes);
-  const holder = memberOf(members, "params");
-  refuseTwice(bytes, members, holder);
+  if (holdsTwice(bytes, parsed, ONCE)) throw new RpcError(INVALID_REQUEST, "The message holds a name twice.");
   if (era === "stateless") refuseMismatch(message, params, headers);
-  const edits = mayHoldReserved(bytes) ? editsFromClient(bytes, holder, era) : [];
-  return { era, message, body: edits.length > 0 ? edited(bytes, edits) : bytes };
+  return { era, message, body: isForged(parsed, era) ? edited(bytes, editsFromClient(bytes, era)) : bytes };
 }
 
 /** The two plain cases are told here; every other one is judged as the official server judges it. */
@@ -97,20 +94,6 @@ export function unsupported(requested: string | undefined, supported: readonly s
 function isClient(meta: Params): boolean {
   const client = meta[CLIENT_INFO];
   return isRecord(client) && typeof client.name === "string" && typeof client.version === "string";
-}
-
-/** I1 */
-function refuseTwice(bytes: Buffer, members: readonly Member[], holder: Member | undefined): void {
-  const inner = holder && isObject(bytes, holder) ? membersOf(bytes, holder.start) : [];
-  const meta = memberOf(inner, "_meta");
-  const keys = meta && isObject(bytes, meta) ? membersOf(bytes, meta.start) : [];
-  if (holdTwice(members) || holdTwice(inner) || holdTwice(keys)) throw new RpcError(INVALID_REQUEST, "The message holds a name twice.");
-}
-
-function holdTwice(all: readonly Member[]): boolean {
-  if (all.length > FEW) return new Set(all.map(({ name }) => name)).size !== all.length;
-  for (let at = 1; at < all.length; at += 1) for (let before = 0; before < at; before += 1) if (all[before]?.name === all[at]?.name) return true;
-  return false;
 }
 
 /** I2 */

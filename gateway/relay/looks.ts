@@ -6,7 +6,7 @@
 //   L3  A list of tools shows no tool that may not be called.
 //   L4  Stateless era: lists and resources that depend on who asks leave as `private`; where a credential is used, or tools are left out, also with
 //       `ttlMs` 0, since both may change at any time.
-//   L5  A message of another kind than the era has (a batch, a question in the stateless era) is not passed on.
+//   L5  A message of another kind than the era has (a batch after 2025-03-26, a question in the stateless era) is not passed on.
 //   L6  Everything else passes byte for byte: state, cursors, handles, numbers, the order of members, unknown members and result types.
 
 import { errorMessage, type RpcId } from "../mcp/rpc.ts";
@@ -32,6 +32,8 @@ export interface Asked {
   /** Of the request; null: nobody asked, or it is a stream to listen on. */
   readonly id: RpcId | null;
   readonly method: string;
+  /** Both ends speak a revision that has batches. */
+  readonly hasBatches?: boolean;
   /** What the client declared; asked for when a hand asks. */
   readonly capabilities: () => unknown;
   readonly policy: Policy;
@@ -67,7 +69,8 @@ export class MessageLooker implements Looker {
   }
 
   look(text: Buffer): Look {
-    if (text[skipSpace(text, 0)] === OPEN_ARRAY) throw new HandFailure("hand_unintelligible", "The hand answered with a batch.");
+    const at = skipSpace(text, 0);
+    if (text[at] === OPEN_ARRAY) return this.#lookAtBatch(text, at);
     const members = membersOf(text);
     const method = memberOf(members, "method");
     if (!method) return this.#lookAtAnswer(text, members);
@@ -81,6 +84,20 @@ export class MessageLooker implements Looker {
     if (this.#mayNotFlow) return null;
     const members = membersOf(beginning);
     return members.some(({ name }) => name === "result" || name === "error") ? true : null;
+  }
+
+  /** Each by itself. L5 */
+  #lookAtBatch(text: Buffer, at: number): Look {
+    if (this.#asked.hasBatches !== true) throw new HandFailure("hand_unintelligible", "The hand answered with a batch.");
+    const edits: Edit[] = [];
+    const items = itemsOf(text, at);
+    const looks = items.map(({ start, end }) => (text[start] === OPEN_ARRAY ? "drop" : this.look(text.subarray(start, end))));
+    if (looks.every((look) => look === "drop")) return "drop";
+    for (const [index, { start, end }] of items.entries()) {
+      const look = looks[index];
+      if (typeof look === "object") edits.push({ start, end, put: look.put.toString("utf8") });
+    }
+    return changed(text, [...edits, ...without(items, (_, index) => looks[index] === "drop")]);
   }
 
   /** L1 L5 */

@@ -16,6 +16,7 @@ import { Events, type Looker } from "./events.ts";
 import { failureOf, noMessage, refusedByVault, refusedStatus, timedOut, tooLong } from "./failure.ts";
 import { ANSWER_BYTES_MAX, COLLECTED_BYTES_MAX, LOOKED_AT_BYTES_MAX, SLOW_MS } from "./limits.ts";
 import type { Pool } from "./pool.ts";
+import { Silence, type Watched } from "./silence.ts";
 import type { Address, UpstreamRequest } from "./upstream.ts";
 
 const ONE_WRITE_BYTES_MAX = 16_384;
@@ -54,16 +55,18 @@ export function pass(pool: Pool, address: Address, request: Omit<UpstreamRequest
 
 type Mode = "waiting" | "events" | "collecting" | "flowing" | "empty";
 
-class PassingHandler implements Dispatcher.DispatchHandler {
+const silence = new Silence();
+
+class PassingHandler implements Dispatcher.DispatchHandler, Watched {
   readonly #address: Address;
   readonly #passing: Passing;
   readonly #resolve: (passed: Passed) => void;
   readonly #reject: (error: RpcError) => void;
   /** Null: the answer is no stream, or did not begin. */
   #events: Events | null = null;
-  readonly #limit: NodeJS.Timeout | null;
   readonly #startedAt = performance.now();
-  readonly #opening: NodeJS.Timeout | null;
+  silentUntil = 0;
+  readonly #opening: Watched | null;
   #alive: NodeJS.Timeout | null = null;
   #slow: NodeJS.Timeout | null = null;
   #controller: Dispatcher.DispatchController | null = null;
@@ -82,7 +85,10 @@ class PassingHandler implements Dispatcher.DispatchHandler {
     this.#passing = passing;
     this.#resolve = resolve;
     this.#reject = reject;
-    this.#limit = times && setTimeout(() => this.#fail(timedOut("was silent and did not answer", times.idleMs), "tell"), times.idleMs);
+    if (times !== null) {
+      this.silentUntil = this.#startedAt + times.idleMs;
+      silence.watch(this);
+    }
     this.#opening = id !== null || isListening ? EarlyStream.wait(response, { isListening, keepAliveMs }) : null;
     response.once("close", this.#onClose);
     if (times === null) stopped.addEventListener("abort", this.#onStop, { once: true });
@@ -96,7 +102,7 @@ class PassingHandler implements Dispatcher.DispatchHandler {
 
   onResponseStart(_controller: Dispatcher.DispatchController, status: number, headers: IncomingHttpHeaders): void {
     if (status < 200 || this.#isOver) return;
-    this.#limit?.refresh();
+    if (this.#passing.times) this.silentUntil = performance.now() + this.#passing.times.idleMs;
     this.#status = status;
     const unopened = refusedByVault(this.#address, headers);
     if (unopened) return void this.#fail(unopened, "throw");
@@ -104,13 +110,7 @@ class PassingHandler implements Dispatcher.DispatchHandler {
     const refused = refusedStatus(status);
     if (refused) return void this.#fail(refused, "throw");
     const type = headers["content-type"];
-    const kind =
-      typeof type === "string"
-        ? type
-            .slice(0, type.indexOf(";") >>> 0)
-            .trim()
-            .toLowerCase()
-        : "";
+    const kind = typeof type === "string" ? essenceOf(type) : "";
     if (kind === "text/event-stream" && status < 300) this.#beginEvents();
     else if (kind === "application/json") this.#mode = "collecting";
     else if (status < 300 && (status !== 200 || this.#passing.id === null)) this.#mode = "empty";
@@ -119,10 +119,13 @@ class PassingHandler implements Dispatcher.DispatchHandler {
 
   onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
     if (this.#isOver) return;
-    this.#limit?.refresh();
     this.#bytes += chunk.length;
     const { times } = this.#passing;
-    if (times && performance.now() - this.#startedAt > times.totalMs) return void this.#fail(timedOut("did not finish", times.totalMs), "tell");
+    if (times) {
+      const now = performance.now();
+      this.silentUntil = now + times.idleMs;
+      if (now - this.#startedAt > times.totalMs) return void this.#fail(timedOut("did not finish", times.totalMs), "tell");
+    }
     if (this.#bytes > ANSWER_BYTES_MAX) return void this.#fail(tooLong(ANSWER_BYTES_MAX), "tell");
     switch (this.#mode) {
       case "events":
@@ -149,6 +152,12 @@ class PassingHandler implements Dispatcher.DispatchHandler {
 
   onResponseError(_controller: Dispatcher.DispatchController | null, error: unknown): void {
     this.#fail(failureOf(error), "break");
+  }
+
+  /** R3 */
+  onSilence(): void {
+    const { times } = this.#passing;
+    if (times) this.#fail(timedOut("was silent and did not answer", times.idleMs), "tell");
   }
 
   readonly #onClose = (): void => {
@@ -265,16 +274,18 @@ class PassingHandler implements Dispatcher.DispatchHandler {
 
   #finish(): void {
     this.#isOver = true;
-    if (this.#limit) clearTimeout(this.#limit);
+    silence.leave(this);
     if (this.#slow) clearTimeout(this.#slow);
     if (this.#alive) clearInterval(this.#alive);
-    if (this.#opening) clearTimeout(this.#opening);
+    if (this.#opening) EarlyStream.waitNoMore(this.#opening);
     const { response, stopped, times } = this.#passing;
     response.off("close", this.#onClose);
     if (times === null) stopped.removeEventListener("abort", this.#onStop);
     if (!this.#hasEnded) this.#controller?.abort(new Error("given up"));
   }
 }
+
+const essenceOf = (type: string): string => (/^[^;]*/.exec(type)?.[0] ?? "").trim().toLowerCase();
 
 function isErrorMessage(text: Buffer): boolean {
   try {

@@ -6,7 +6,7 @@
 //   K4  Every other key passes byte for byte: trace context, vendors' keys, and those of extensions that this program has never heard of.
 
 import type { RpcId } from "../mcp/rpc.ts";
-import { type Edit, isObject, type Member, membersOf, without } from "./spans.ts";
+import { type Edit, isObject, type Member, memberOf, membersOf, without } from "./spans.ts";
 import type { Era } from "./upstream.ts";
 
 const PREFIX = "io.modelcontextprotocol/";
@@ -14,13 +14,27 @@ const CLIENTS: ReadonlySet<string> = new Set(["protocolVersion", "clientInfo", "
 const SERVERS: ReadonlySet<string> = new Set(["serverInfo", "subscriptionId"].map((name) => PREFIX + name));
 const SUBSCRIPTION_ID = `${PREFIX}subscriptionId`;
 
-/** Cheap, for the many messages that have none. An escaped spelling of the prefix is looked for, too. */
-export const mayHoldReserved = (text: Buffer): boolean => text.includes(PREFIX) || text.includes("\\");
+const PREFIX_BYTES = Buffer.from(PREFIX);
+const BACKSLASH = 0x5c;
 
-/** Takes out of a client's message what is not its to say. K1 K2 */
-export function editsFromClient(text: Buffer, params: Member | undefined, era: Era): Edit[] {
-  return editsOf(text, params, (name) => SERVERS.has(name) || (era === "handshake" && CLIENTS.has(name)));
+/** Cheap, for the many messages that have none. An escaped spelling of the prefix is looked for, too. */
+export const mayHoldReserved = (text: Buffer): boolean => text.includes(BACKSLASH) || text.includes(PREFIX_BYTES);
+
+/** Does a client say what is not its to say? Of its message, as parsed, in which no name is there twice. K1 K2 */
+export function isForged(message: unknown, era: Era): boolean {
+  const meta = memberIn(memberIn(message, "params"), "_meta");
+  for (const name in isRecord(meta) ? meta : {}) if (isNotClients(name, era)) return true;
+  return false;
 }
+
+/** Takes that out. */
+export function editsFromClient(text: Buffer, era: Era): Edit[] {
+  return editsOf(text, memberOf(membersOf(text), "params"), (name) => isNotClients(name, era));
+}
+
+const isNotClients = (name: string, era: Era): boolean => SERVERS.has(name) || (era === "handshake" && CLIENTS.has(name));
+const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> => typeof value === "object" && value !== null && !Array.isArray(value);
+const memberIn = (value: unknown, name: string): unknown => (isRecord(value) ? value[name] : undefined);
 
 /** Takes out of a hand's message what is not its to say. `holder`: its `params` or `result`; `subscription`: its id, null where there is none. */
 export function editsFromHand(text: Buffer, holder: Member | undefined, subscription: RpcId | null): Edit[] {

@@ -52,6 +52,40 @@ export function membersOf(text: Buffer, at = 0): Member[] {
   return members;
 }
 
+/**
+ * Does the object hold a name twice, or one that lies on `path` in it? `parsed` is what a parser made of the text: it keeps one of each name, so that
+ * more members than names are too many.
+ */
+export function holdsTwice(text: Buffer, parsed: unknown, path: readonly string[]): boolean {
+  return endOfPlain(text, skipSpace(text, 0), parsed, path) < 0;
+}
+
+/** After the object at `at`; -1: a name is there twice. */
+function endOfPlain(text: Buffer, at: number, parsed: unknown, path: readonly string[]): number {
+  if (text[at] !== OPEN_OBJECT || typeof parsed !== "object" || parsed === null) return endOfValue(text, at);
+  const [next, ...further] = path;
+  let members = 0;
+  let place = skipSpace(text, at + 1);
+  while (text[place] === QUOTE) {
+    members += 1;
+    const nameEnd = endOfString(text, place);
+    const start = skipSpace(text, skipSpace(text, nameEnd) + 1);
+    const isNext = next !== undefined && isNamed(text, place, nameEnd, next);
+    const end = isNext ? endOfPlain(text, start, Reflect.get(parsed, next), further) : endOfValue(text, start);
+    if (end < 0) return -1;
+    place = skipSpace(text, end);
+    if (text[place] === COMMA) place = skipSpace(text, place + 1);
+  }
+  return members === Object.keys(parsed).length ? place + 1 : -1;
+}
+
+function isNamed(text: Buffer, from: number, end: number, name: string): boolean {
+  let at = from + 1;
+  while (at < end - 1 && text[at] === name.charCodeAt(at - from - 1)) at += 1;
+  if (at === end - 1) return end - from === name.length + 2;
+  return text[at] === BACKSLASH && nameIn(text, from, end) === name;
+}
+
 /** The items of the array that begins at `at`. */
 export function itemsOf(text: Buffer, at: number): Span[] {
   const items: Span[] = [];

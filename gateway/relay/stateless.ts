@@ -2,15 +2,16 @@
 //
 //   T1  Closing a request's stream closes the hand's: that calls it off.
 //   T2  State, cursors and handles are the hand's: they pass byte for byte, both ways, and are never read.
-//   T3  Headers that repeat a tool's arguments are held against them where the tool's approved definition says which; the hand does it in any case.
+//   T3  Headers that repeat a tool's arguments are held against them before the hand hears of the call (param-check.ts).
 
-import { headersOf } from "../../hands/servers/param-headers.ts";
-import { RpcError } from "../mcp/rpc.ts";
+import { answerOf } from "./crossed/stateless-hand.ts";
 import type { Eras } from "./eras.ts";
-import { CLIENT_CAPABILITIES, decoded, HEADER_MISMATCH, UNSUPPORTED_VERSION } from "./inbound.ts";
+import { CLIENT_CAPABILITIES, UNSUPPORTED_VERSION } from "./inbound.ts";
 import { MessageLooker } from "./looks.ts";
+import { type Listing, ParamCheck } from "./param-check.ts";
 import { pass } from "./passing.ts";
 import type { Pool } from "./pool.ts";
+import type { Upstream } from "./upstream.ts";
 import { passedHeaders, type Visit } from "./visit.ts";
 
 const LISTEN = "subscriptions/listen";
@@ -26,6 +27,7 @@ export interface StatelessOptions {
 
 export class StatelessRelay {
   readonly #options: StatelessOptions;
+  readonly #marks = new ParamCheck();
 
   constructor(options: StatelessOptions) {
     this.#options = options;
@@ -37,7 +39,9 @@ export class StatelessRelay {
     const { message, body } = inbound;
     const { method, params } = message;
     const id = message.kind === "request" ? message.id : null;
-    if (method === "tools/call") refuseOtherArguments(visit, params);
+    const checking =
+      method === "tools/call" ? this.#marks.refuseMismatch(upstream, request.headers, params, (asked) => listTools(upstream, asked)) : null;
+    if (checking) await checking;
     const looker = new MessageLooker({
       era: "stateless",
       id,
@@ -78,11 +82,7 @@ export class StatelessRelay {
 }
 
 /** T3 */
-function refuseOtherArguments({ request, upstream }: Visit, params: Readonly<Record<string, unknown>>): void {
-  const schema = upstream.hand.tools?.find(({ name }) => name === params.name)?.input_schema;
-  for (const [name, value] of Object.entries(headersOf(schema, params.arguments))) {
-    const said = request.headers[name.toLowerCase()];
-    if (typeof said !== "string" || decoded(said.trim()) !== decoded(value))
-      throw new RpcError(HEADER_MISMATCH, `Header mismatch: the ${name} header and the argument that it repeats differ`);
-  }
+function listTools(upstream: Upstream, { params, signal }: Listing): Promise<unknown> {
+  const client = { info: { name: "manyhands", version: "1" }, capabilities: {} };
+  return answerOf({ upstream, method: "tools/list", params, client, level: null, signal }).then(({ result }) => result);
 }

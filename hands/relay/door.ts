@@ -59,6 +59,7 @@ export interface RelayOptions {
   readonly sse: SseReach;
   readonly log: Logger;
   readonly idleMs?: number;
+  readonly sessionsMax?: number;
 }
 
 export class ServerRelay {
@@ -67,6 +68,8 @@ export class ServerRelay {
   readonly #shared: SharedServers;
   readonly #stateless: StatelessLinks;
   readonly #eras: Eras;
+  /** Sessions that are on their way: they have their place already. R4 */
+  #joining = 0;
   readonly #timer: NodeJS.Timeout;
 
   constructor(options: RelayOptions) {
@@ -167,7 +170,12 @@ export class ServerRelay {
 
   async #joinShared(response: ServerResponse, { name, server }: { name: string; server: CommandServer }, hello: Envelope): Promise<void> {
     const id = hello.id ?? null;
-    const joined = await this.#shared.join(name, server, hello, (says) => this.#gone(joined.session, says));
+    this.#joining += 1;
+    const joined = await this.#shared
+      .join(name, server, hello, (says) => this.#gone(joined.session, says))
+      .finally(() => {
+        this.#joining -= 1;
+      });
     if (!joined.session) return answer(response, 502, errorOf(id, REFUSED, joined.says));
     this.#sessions.set(joined.session.id, joined.session);
     answer(response, 200, { jsonrpc: "2.0", id, result: joined.result }, { "mcp-session-id": joined.session.id });
@@ -199,7 +207,7 @@ export class ServerRelay {
         errorOf(id, -32_022, `Unsupported protocol version: ${version}`, { supported: HANDSHAKE_VERSIONS, requested: version }),
       );
     const owner = String(request.headers["x-manyhands-owner"] ?? "");
-    await this.#stateless.serve(response, { name, server, owner, message });
+    await this.#stateless.serve(response, { name, server, owner, message, times: timesIn(request.headers) });
   }
 
   #link(name: string, server: ConfiguredServer, brought: Brought | null = null): Link {
@@ -216,7 +224,7 @@ export class ServerRelay {
 
   #hasRoom({ type }: ConfiguredServer): boolean {
     const count = [...this.#sessions.values()].filter(({ brought }) => (brought === null) === (type === "command")).length;
-    return count < (type === "command" ? SESSIONS_MAX : SSE_SESSIONS_MAX);
+    return type === "command" ? count + this.#joining < (this.#options.sessionsMax ?? SESSIONS_MAX) : count < SSE_SESSIONS_MAX;
   }
 
   #gone(session: RelaySession | null, says: string): void {

@@ -8,6 +8,7 @@
 //   L6  A request that hears nothing for `idleMs`, or has no answer after `totalMs`, is called off. A word of progress starts the idle time anew; while
 //       its owner has something to answer it does not run.
 
+import { NOT_STARTED } from "../servers/children.ts";
 import { IDLE_MS, TOTAL_MS } from "../servers/limits.ts";
 import { masked } from "../servers/mask.ts";
 import { type Envelope, errorOf, type Id, keyOf, metaOf, type Params, REFUSED, withMeta } from "./envelope.ts";
@@ -202,7 +203,8 @@ export class Link {
     const says = this.end ?? "it was ended";
     for (const number of [...this.#open.keys()]) {
       const open = this.#take(number);
-      open?.reply.end(errorOf(open.id, REFUSED, `The server ended before it answered: ${says}. The request may have had its effect.`));
+      const effect = says.startsWith(NOT_STARTED) ? "" : " The request may have had its effect.";
+      open?.reply.end(errorOf(open.id, REFUSED, `The server ended before it answered: ${says}.${effect}`));
     }
     this.#heard?.ended(says);
   }

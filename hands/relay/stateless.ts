@@ -3,13 +3,21 @@
 import type { ServerResponse } from "node:http";
 import type { ConfiguredServer } from "../servers/configured.ts";
 import { type Envelope, errorOf, METHOD_NOT_FOUND, REFUSED } from "./envelope.ts";
-import type { Link } from "./link.ts";
+import type { Link, Times } from "./link.ts";
 import { Reply } from "./reply.ts";
 import { EventStream } from "./stream.ts";
 
 const LINKS_MAX = 128;
 
 type CommandServer = Extract<ConfiguredServer, { type: "command" }>;
+
+interface Served {
+  readonly name: string;
+  readonly server: CommandServer;
+  readonly owner: string;
+  readonly message: Envelope;
+  readonly times: Times;
+}
 
 export class StatelessLinks {
   readonly #start: (name: string, server: CommandServer) => Link;
@@ -19,10 +27,7 @@ export class StatelessLinks {
     this.#start = start;
   }
 
-  async serve(
-    response: ServerResponse,
-    { name, server, owner, message }: { readonly name: string; readonly server: CommandServer; readonly owner: string; readonly message: Envelope },
-  ): Promise<void> {
+  async serve(response: ServerResponse, { name, server, owner, message, times }: Served): Promise<void> {
     const { id, method } = message;
     const key = `${name}\0${owner}`;
     const found = this.#links.get(key);
@@ -39,7 +44,7 @@ export class StatelessLinks {
     // Ids of this era are a client's own: two clients may use the same one at once.
     const owned = {};
     response.once("close", () => used.link.cancel(owned, id, { reason: "the client closed the request" }));
-    used.link.request(owned, { ...message, id }, new Reply(response, new EventStream("s"), { isPrimed: false }));
+    used.link.request(owned, { ...message, id }, new Reply(response, new EventStream("s"), { isPrimed: false }), times);
   }
 
   sweep(before: number): void {

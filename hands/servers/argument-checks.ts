@@ -69,7 +69,14 @@ export class ArgumentChecks {
     clearTimeout(this.#timer);
     const [first] = this.#waiting;
     if (first === undefined) return;
-    this.#thread ??= this.#start();
+    try {
+      this.#thread ??= this.#start();
+    } catch (error) {
+      // There is no room for a thread. G4
+      this.#log.warn({ err: error }, "arguments.not_judged");
+      for (const { tell } of this.#waiting.splice(0)) tell(null);
+      return;
+    }
     const { id, schema, input } = first;
     this.#timer = setTimeout(() => this.#giveUp("it took too long"), this.#isReady ? CHECK_MS : START_MS);
     if (this.#isReady) this.#thread.postMessage({ id, schema, input } satisfies Asked);

@@ -4,16 +4,18 @@
 //   P2  The end of a child is the end of its group and of everything that carries its mark, also of what has left the group.
 //   P3  A host that was killed could end nothing: the next one with its ledger ends what carries the host's mark, before it starts anything.
 //   P4  A child is given no environment of ours.
+//   P5  What can't be started has ended: a machine without room for one more process, or for its pipes, is told of like every other end.
 //
 // Marks are read from /proc. Where there is none (not Linux), P2 ends the group alone, and P3 is the closing of the child's standard input.
 
-import { type ChildProcess, spawn } from "node:child_process";
+import { type ChildProcess, type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
 import { readdir, readFile } from "node:fs/promises";
-import type { Readable, Writable } from "node:stream";
+import { PassThrough, type Readable, type Writable } from "node:stream";
 
 const MARK = "HAND_OWNER";
 const GRACE_MS = 1_000;
 const POLL_MS = 25;
+export const NOT_STARTED = "it could not be started";
 
 /** How a server is started; only the operator's own configuration says so. */
 export interface Command {
@@ -48,19 +50,27 @@ export class Children {
   start(hand: string, { command, args, env, cwd }: Command): Child {
     this.#started += 1;
     const mark = `${this.#host}/${hand}/${this.#started}/`;
-    const made = spawn(command, [...args], {
-      env: { ...this.#base, ...env, [MARK]: mark },
-      ...(cwd === null ? {} : { cwd }),
-      stdio: ["pipe", "pipe", "pipe"],
-      detached: true,
-    });
+    let made: ChildProcessWithoutNullStreams;
+    try {
+      made = spawn(command, [...args], {
+        env: { ...this.#base, ...env, [MARK]: mark },
+        ...(cwd === null ? {} : { cwd }),
+        stdio: ["pipe", "pipe", "pipe"],
+        detached: true,
+      });
+    } catch (error) {
+      return notStarted(endedAtStart(error));
+    }
+    const ended = endOf(made);
+    // Where there are no more file descriptors, there is a process without pipes, and its error comes by its own event.
+    if (!hasPipes(made)) return notStarted(ended);
     let ending: Promise<void> | null = null;
     const child: Child = {
       pid: made.pid ?? 0,
       stdin: made.stdin,
       stdout: made.stdout,
       stderr: made.stderr,
-      ended: endOf(made),
+      ended,
       end: () => {
         ending ??= this.#end(child, mark);
         return ending;
@@ -85,9 +95,22 @@ export class Children {
   }
 }
 
+/** P5 */
+function notStarted(ended: Promise<string> | string): Child {
+  const closed = () => new PassThrough().on("error", () => {}).destroy();
+  return { pid: 0, stdin: closed(), stdout: closed(), stderr: closed(), ended: Promise.resolve(ended), end: async () => {} };
+}
+
+const endedAtStart = (error: unknown): string =>
+  `${NOT_STARTED}: ${error instanceof Error ? ("code" in error ? String(error.code) : error.name) : "unknown"}`;
+
+/** What the types say of a process is not so for one that got no pipes. */
+const hasPipes = (child: { readonly stdin: unknown; readonly stdout: unknown; readonly stderr: unknown }): boolean =>
+  [child.stdin, child.stdout, child.stderr].every((pipe) => pipe !== undefined && pipe !== null);
+
 function endOf(child: ChildProcess): Promise<string> {
   return new Promise((resolve) => {
-    child.once("error", (error) => resolve(`it could not be started: ${"code" in error ? String(error.code) : error.name}`));
+    child.once("error", (error) => resolve(endedAtStart(error)));
     child.once("exit", (code, signal) => resolve(signal === null ? `it exited with code ${code ?? 0}` : `it was ended by ${signal}`));
   });
 }

@@ -10,7 +10,7 @@ const PLAIN = /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/;
 const VALUE_BYTES_MAX = 8_192;
 const MARKS_MAX = 100;
 
-interface Mark {
+export interface Mark {
   /** The names of properties, from the top. */
   readonly path: readonly string[];
   readonly header: string;
@@ -22,12 +22,21 @@ export function faultIn(schema: unknown): string | null {
   return typeof marks === "string" ? marks : null;
 }
 
-export function headersOf(schema: unknown, input: unknown): Readonly<Record<string, string>> {
+/** Which arguments are repeated in which headers; none where one mark is bad. */
+export function marksOf(schema: unknown): readonly Mark[] {
   const marks = marksIn(schema);
-  if (typeof marks === "string") return {};
+  return typeof marks === "string" ? [] : marks;
+}
+
+/** What stands in a call's arguments at a mark's place. */
+export const argumentAt = (input: unknown, { path }: Mark): unknown =>
+  path.reduce<unknown>((at, name) => (isObject(at) && Object.hasOwn(at, name) ? at[name] : undefined), input);
+
+export function headersOf(schema: unknown, input: unknown): Readonly<Record<string, string>> {
   return Object.fromEntries(
-    marks.flatMap(({ path, header }): [string, string][] => {
-      const value = path.reduce<unknown>((at, name) => (isObject(at) && Object.hasOwn(at, name) ? at[name] : undefined), input);
+    marksOf(schema).flatMap((mark): [string, string][] => {
+      const { header } = mark;
+      const value = argumentAt(input, mark);
       if (!["string", "number", "boolean"].includes(typeof value)) return [];
       // A number that JavaScript does not hold exactly is not told: another one would be.
       if (Number.isInteger(value) && !Number.isSafeInteger(value)) return [];
@@ -37,8 +46,17 @@ export function headersOf(schema: unknown, input: unknown): Readonly<Record<stri
   );
 }
 
-/** The marks, or what is wrong with one. The schema's depth was looked at before. */
+const known = new WeakMap<object, readonly Mark[] | string>();
+
+/** The marks, or what is wrong with one; looked for once in each schema. Its depth was looked at before. */
 function marksIn(schema: unknown): readonly Mark[] | string {
+  if (typeof schema !== "object" || schema === null) return [];
+  const marks = known.get(schema) ?? marksOf(schema);
+  known.set(schema, marks);
+  return marks;
+}
+
+function marksOf(schema: object): readonly Mark[] | string {
   const marks: Mark[] = [];
   const names = new Set<string>();
   /** `path` null: what stands here is not reached through `properties` alone. */

@@ -113,9 +113,9 @@ export class StdioTransport implements Transport {
 
   #hear(line: string): void {
     if (line === "") return;
-    const message = line.startsWith("{") ? this.#frameOf(line) : null;
-    if (message !== null) {
-      this.onmessage?.(message);
+    const messages = this.#framesOf(line);
+    if (messages !== null) {
+      for (const message of messages) this.onmessage?.(message);
       return;
     }
     this.#strays += 1;
@@ -126,9 +126,14 @@ export class StdioTransport implements Transport {
     if (this.#strays <= STRAYS_TOLD) this.#onStray(line.slice(0, LINE_CHARS_SHOWN));
   }
 
-  #frameOf(line: string): JSONRPCMessage | null {
+  /** Up to revision 2025-03-26 a server may batch what it says. */
+  #framesOf(line: string): readonly JSONRPCMessage[] | null {
+    if (!line.startsWith("{") && !line.startsWith("[")) return null;
     try {
-      return this.#read(JSON.parse(line));
+      const given: unknown = JSON.parse(line);
+      const frames = (Array.isArray(given) ? given : [given]).map((each) => this.#read(each));
+      const read = frames.filter((frame) => frame !== null);
+      return read.length === frames.length && read.length > 0 ? read : null;
     } catch {
       // Not a frame: S1 says what becomes of it.
       return null;

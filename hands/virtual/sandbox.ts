@@ -97,7 +97,13 @@ class VirtualSandbox implements Sandbox {
   #openThread(): Worker | null {
     if (!this.#makeRoom()) return null;
     const limits = { maxOldGenerationSizeMb: THREAD_MEMORY_MB };
-    const thread = new Worker(this.#file, { workerData: this.#folder, env: {}, execArgv: [], stdout: true, stderr: true, resourceLimits: limits });
+    let thread: Worker;
+    try {
+      thread = new Worker(this.#file, { workerData: this.#folder, env: {}, execArgv: [], stdout: true, stderr: true, resourceLimits: limits });
+    } catch {
+      // The system gives no thread more; the call says so, and the next one tries again.
+      return null;
+    }
     thread.stdout.resume();
     thread.stderr.resume();
     let cause = "it ended unexpectedly";

@@ -95,6 +95,16 @@ test("requests that are no message, of no session, of no server, or of an id tha
   off.abort();
 });
 
+test.each(["", "?sharing=shared"])("a burst of clients does not pass the bound of sessions: %s", async (query) => {
+  relay = await startServerRelay({ plain: STDIO }, { sessionsMax: 3 });
+  const url = relay.url("plain", query);
+  const hello = { protocolVersion: "2025-11-25", capabilities: {}, clientInfo: { name: "t", version: "1" } };
+  const statuses = async () =>
+    (await Promise.all(Array.from({ length: 8 }, () => post(url, { id: 1, method: "initialize", params: hello })))).map(({ status }) => status);
+  expect((await statuses()).sort()).toEqual([200, 200, 200, 503, 503, 503, 503, 503]);
+  expect(await statuses()).toEqual(Array.from({ length: 8 }, () => 503));
+});
+
 test("a server of the file that has a URL is relayed as it is, without the caller's credential", async () => {
   raw = await RawServer.start();
   relay = await startServerRelay({ remote: { type: "url", url: new URL(raw.url), isSse: false } });

@@ -39,7 +39,7 @@ describe("docker-compose.yml", () => {
       gateway: ["api.key", "hand.key", "grant.private.jwk", "grant.public.jwk"],
     });
     const names = Object.values(file.services).flatMap(({ environment }) => Object.keys(environment));
-    expect(names.filter((name) => /KEY$|SECRET|TOKEN|PASSWORD/.test(name))).toEqual([]);
+    expect(names.filter((name) => /KEY$|SECRET|TOKEN|PASSWORD/.test(name) && !name.endsWith("_FILE"))).toEqual([]);
   });
 
   test("has Redis sync each write to a volume before it answers", () => {
@@ -62,10 +62,10 @@ describe("docker-compose.yml", () => {
   });
 
   test("lets only gateway and vault proxy out, and asks all that listen whether they are well", () => {
-    expect(file.networks).toEqual({ inside: { internal: true }, outside: null });
+    expect(file.networks).toEqual({ inside: { internal: true }, vaults: { internal: true }, outside: null });
     const out = Object.entries(file.services).filter(([, { networks }]) => networks.includes("outside"));
     expect(out.map(([name]) => name)).toEqual(["vault-proxy", "gateway"]);
-    for (const name of ["redis", "vault-proxy", "hands", "gateway"]) expect(service(name).healthcheck).toBeDefined();
+    for (const name of ["redis", "vault-proxy", "hands", "gateway", "openbao"]) expect(service(name).healthcheck).toBeDefined();
   });
 });
 

@@ -217,3 +217,32 @@ test("an agent or a session that names a hand which nobody registered is refused
   const late = await registry.call("POST", "/v1/sessions", session);
   expect([late.status, late.body.error.message]).toEqual([400, 'agent.mcp_servers.0.url: no hand named "known" is registered']);
 });
+
+test("what is shown of a server that died, or came back, is true without anybody using it; two gateways ask it no more often than one", async () => {
+  const server = await serve();
+  const local = { name: "by-itself-local", transport: { type: "stdio", server: "local" } };
+  const gateways = await Promise.all([0, 1].map(() => openRegistry(node, { handCheckMs: 1_000 })));
+  const [one, other] = gateways;
+  if (!one || !other) throw new Error("two gateways were opened");
+  await one.register({ name: "by-itself", transport: http(server.url) });
+  await one.register(local);
+  const shown = async (name: string) => {
+    const { body } = await other.call("GET", "/v1/hands");
+    return body.data.find((hand: { name: string }) => hand.name === name).health;
+  };
+  const before = server.count("initialize");
+  const since = performance.now();
+  await until(() => server.count("initialize") >= before + 3, "it is asked again and again");
+  // Each look is a second after the one before, at the least.
+  expect(performance.now() - since).toBeGreaterThan(2_000);
+  const lookedAt = (await shown("by-itself-local")).checked_at;
+  const { port } = server;
+  await server.close();
+  await until(async () => (await shown("by-itself")).status === "failed", "it is shown to be down");
+  expect((await shown("by-itself")).error).toContain("ECONNREFUSED");
+  await serve({ port });
+  await until(async () => (await shown("by-itself")).status === "ready", "it is shown to be back");
+  // A program is not started to be looked at.
+  expect((await shown("by-itself-local")).checked_at).toBe(lookedAt);
+  await Promise.all(gateways.map((gateway) => gateway.close()));
+});

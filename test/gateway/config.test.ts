@@ -23,7 +23,7 @@ describe("settings", () => {
     expect(config).toEqual({
       port: 4100,
       host: "127.0.0.1",
-      hands: { internalHosts: [], times: { connectMs: 30_000, idleMs: 120_000, totalMs: 1_800_000 } },
+      hands: { internalHosts: [], times: { connectMs: 30_000, idleMs: 120_000, totalMs: 1_800_000 }, checkMs: 300_000 },
       dataDir: resolve(".manyhands"),
       keysDir: join(resolve(".manyhands"), "keys"),
       sandbox: "auto",

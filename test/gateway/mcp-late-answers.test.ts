@@ -20,7 +20,7 @@ const tools = probe();
 const url = (name: string) => `${api.url}/mcp/hands/${name}`;
 
 beforeAll(async () => {
-  api = await startApi({ keepAliveMs: 100, relay: { times: { connectMs: 1_000, idleMs: 1_600, totalMs: 5_000 } } });
+  api = await startApi({ keepAliveMs: 100, relay: { times: { connectMs: 1_000, idleMs: 4_000, totalMs: 9_000 } } });
   hand = await startScriptedHand({ eras: ["handshake", "stateless"] });
   await registerHand(api.store, { name: "late", url: hand.url });
   doors = await openDoors(tools.surface, { keepAliveMs: 100 });

@@ -66,7 +66,9 @@ for (const era of ["handshake", "stateless"] satisfies ClientEra[])
       const [prompt] = (await any?.listPrompts())?.prompts ?? [];
       expect((await any?.getPrompt({ name: prompt?.name ?? "" }))?.messages.length).toBeGreaterThan(0);
       const told: number[] = [];
-      await client.call("trigger-long-running-operation", { duration: 0.4, steps: 4 }, { onprogress: ({ progress }) => void told.push(progress) });
+      // The official client counts its own rounds of questions as progress, too; those have no total.
+      const onprogress = ({ progress, total }: { progress: number; total?: number | undefined }) => void (total && told.push(progress));
+      await client.call("trigger-long-running-operation", { duration: 0.4, steps: 4 }, { onprogress });
       expect(told).toEqual([1, 2, 3, 4]);
       expect(textIn(await client.call("trigger-sampling-request", { prompt: "p", maxTokens: 10 }))).toContain("well said");
       expect(JSON.stringify(await client.call("trigger-elicitation-request", {}))).toContain("Ada");
@@ -106,6 +108,22 @@ test("a client of the stateless era is told of a call that was lost, and has a n
   server.cut();
   expect((await slow).messages.at(-1)?.error?.message).toContain("its stream broke off");
   expect((await call("add", "add", { a: 1, b: 1 })).messages.at(-1)?.result.structuredContent).toEqual({ sum: 2 });
+});
+
+test("a call that hears nothing for too long is called off at the server, but not while its client has something to answer", async () => {
+  await doors.registerTimed("hasty", server.url, 400);
+  const { call, headers } = await handshake(at("hasty"), FIRST, { capabilities: { elicitation: {} } });
+  seen.length = 0;
+  expect((await call(1, "tools/call", { name: "wait", arguments: {} })).messages.at(-1)?.error?.message).toContain("was silent for too long");
+  await until(() => seen.includes("cancelled wait"));
+  const answered: Promise<unknown>[] = [];
+  const asked = await call(2, "tools/call", { name: "ask", arguments: {} }, ({ id, method }) => {
+    if (method !== "elicitation/create") return;
+    const late = new Promise((resolve) => setTimeout(resolve, 900));
+    answered.push(late.then(() => post(at("hasty"), { jsonrpc: "2.0", id, result: { action: "decline" } }, headers)));
+  });
+  expect(asked.messages.at(-1)?.result.content[0].text).toBe("decline null");
+  expect(answered).toHaveLength(1);
 });
 
 test("what the server does not take is an error of that request alone", async () => {
@@ -150,13 +168,14 @@ proves("mcp:relay", "a hand of the older transport whose credential is in a vaul
     const add = { name: "add", arguments: { a: 2, b: 3 } };
     const without = await stateless(door, key, { id: 1, method: "tools/call", params: add });
     expect(without.messages[0]?.error?.message).toContain("it refused the credentials it was given, or wants some (401)");
+    const before = sealed.seen.length;
     await vaults.credentials.create(id, { auth: { type: "static_bearer", mcp_server_url: sealed.url, token: TOKEN } });
     const modern = await stateless(door, key, { id: 1, method: "tools/call", params: add });
     expect(modern.messages.at(-1)?.result.structuredContent).toEqual({ sum: 5 });
     const { call } = await handshake(door, key);
     const old = await call(1, "tools/call", add);
     expect(old.messages[0]?.result.structuredContent).toEqual({ sum: 5 });
-    expect(sealed.seen.slice(1).map(({ authorization }) => authorization)).toEqual(sealed.seen.slice(1).map(() => `Bearer ${TOKEN}`));
+    expect(new Set(sealed.seen.slice(before).map(({ authorization }) => authorization))).toEqual(new Set([`Bearer ${TOKEN}`]));
     for (const text of [modern.text, old.text, ...api.logged, ...own.logged]) expect(text).not.toContain(TOKEN);
     expect(JSON.stringify(sealed.seen)).not.toContain(API_KEY);
     expect(own.logged.join("\n")).not.toContain(sealed.url);

@@ -61,7 +61,8 @@ export async function readCompose(variables: Readonly<Record<string, string>> = 
 }
 
 function fill(value: unknown, variables: Readonly<Record<string, string>>): unknown {
-  if (typeof value === "string") return value.replace(/\$\{(\w+):-([^}]*)\}/g, (_, name: string, absent: string) => variables[name] || absent);
+  if (typeof value === "string")
+    return value.replace(/\$\$|\$\{(\w+):-([^}]*)\}/g, (found, name: string, absent: string) => (found === "$$" ? "$" : variables[name] || absent));
   if (Array.isArray(value)) return value.map((each) => fill(each, variables));
   if (typeof value !== "object" || value === null) return value;
   return Object.fromEntries(Object.entries(value).map(([name, each]) => [name, fill(each, variables)]));
@@ -182,10 +183,10 @@ export class ComposeProject {
 
   /** A named volume, or a path that begins with `.`. */
   #bindOf(volume: string): string {
-    const [from = "", to = ""] = volume.split(":");
-    if (from.startsWith(".")) return `${join(this.#folder, from)}:${to}`;
+    const [from = "", to = "", ...mode] = volume.split(":");
+    if (from.startsWith(".")) return [join(this.#folder, from), to, ...mode].join(":");
     if (!Object.hasOwn(this.file.volumes, from)) throw new Error(`There is no volume ${from}.`);
-    return `${this.#nameOf(from)}:${to}`;
+    return [this.#nameOf(from), to, ...mode].join(":");
   }
 
   #secretOf(name: string): string {

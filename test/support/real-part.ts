@@ -4,7 +4,7 @@ import { accessSync, constants, existsSync } from "node:fs";
 import { delimiter, join } from "node:path";
 import { describe } from "vitest";
 
-export type RealPart = "redis-server" | "gcc" | "docker" | "chromium" | "claude";
+export type RealPart = "redis-server" | "gcc" | "docker" | "chromium" | "claude" | "unshare";
 
 /** Claude Code's program: installed in a folder of its own, where this variable says, or on PATH. */
 export const CLAUDE_CODE = process.env.TEST_CLAUDE_CODE || "claude";
@@ -14,6 +14,8 @@ export const ENGINE_SOCKET = "/var/run/docker.sock";
 
 export function isThere(part: RealPart): boolean {
   if (part === "docker") return existsSync(ENGINE_SOCKET);
+  // A name space of its own is root's to make.
+  if (part === "unshare" && process.getuid?.() !== 0) return false;
   if (part === "claude" && CLAUDE_CODE !== part) return existsSync(CLAUDE_CODE);
   return (process.env.PATH ?? "").split(delimiter).some((folder) => {
     try {
@@ -37,5 +39,6 @@ export function needs(...parts: readonly RealPart[]): typeof describe | typeof d
 
 function whyMissing(part: RealPart): string {
   if (part === "docker") return `no container engine at ${ENGINE_SOCKET}`;
+  if (part === "unshare") return "unshare not found on PATH, or not run as root";
   return part === "claude" ? "no Claude Code where TEST_CLAUDE_CODE says, nor on PATH" : `${part} not found on PATH`;
 }

@@ -29,13 +29,13 @@ export interface RegistryDoor {
 
 export async function openRegistry(
   { store, hands, vaultProxy = null }: { readonly store: SessionStore; readonly hands: Hands | null; readonly vaultProxy?: VaultProxy | null },
-  settings: Partial<McpSettings> = {},
+  { handCheckMs = 0, ...settings }: Partial<McpSettings> & { readonly handCheckMs?: number } = {},
 ): Promise<RegistryDoor> {
   const logged: Record<string, unknown>[] = [];
   const log = pino({ level: "debug" }, { write: (line: string) => void logged.push(JSON.parse(line) as Record<string, unknown>) });
   let url = "";
   const mcp = { publicUrl: null, ownUrl: () => url, isLoopback: true, issuer: null, isOpen: false, stateKey: Buffer.alloc(32, 1), ...settings };
-  const server = makeServer({ store, hands, vaultProxy, apiKeys: [API_KEY], log, fault: noFault, ready: () => true, mcp });
+  const server = makeServer({ store, hands, vaultProxy, apiKeys: [API_KEY], log, fault: noFault, ready: () => true, mcp, handCheckMs });
   const http = createServer(server.app);
   await new Promise<void>((resolve) => http.listen(0, "127.0.0.1", resolve));
   url = `http://127.0.0.1:${(http.address() as AddressInfo).port}`;

@@ -128,6 +128,14 @@ test.each(REFUSED)("refused, and nobody is registered or sent anywhere: %s", asy
   expect(world.paths.filter((each) => ["POST /register", "GET /authorize", "POST /token"].includes(each))).toEqual([]);
 });
 
+test("who has no document is told that default addresses are not tried, though something answers there", async () => {
+  const world = await World.start(() => ({ [as]: GONE, "POST /mcp": { status: 401 }, "GET /prm": GONE }));
+  const somebody = person([world.host]);
+  opened.push(world, somebody);
+  await expect(somebody.start(`${world.origin}/mcp`)).rejects.toThrow(/default addresses are not tried.*PKCE.*put it into the vault as a credential/);
+  expect(world.paths.filter((path) => !path.includes("/.well-known/"))).toEqual(["POST /mcp"]);
+});
+
 test("a flood of metadata is an error and not a memory", async () => {
   const { came } = await tried("/mcp", () => ({ "GET /prm": { body: "x".repeat(300 * 1024) } }));
   expect(came).toBe("unreachable");

@@ -92,11 +92,11 @@ export interface Wanting {
 
 /** A session, as its hand host has it: a grant, and the policy that it names. */
 export class Way {
-  readonly #proxy: TestProxy;
+  readonly #proxy: Pick<TestProxy, "url">;
   readonly #signer: Signer;
   readonly #wanting: Wanting;
 
-  constructor(proxy: TestProxy, signer: Signer, wanting: Wanting = {}) {
+  constructor(proxy: Pick<TestProxy, "url">, signer: Signer, wanting: Wanting = {}) {
     this.#proxy = proxy;
     this.#signer = signer;
     this.#wanting = wanting;

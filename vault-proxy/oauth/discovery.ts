@@ -6,6 +6,8 @@
 //       end says nothing either way.
 //   V3  An authorization server's document must name the issuer that it was asked for: another one is a mix-up and ends the search.
 //   V4  A server without resource metadata is from before there was any: its own origin is asked, and no resource is named.
+//   V5  An authorization server without a document is not used. Revision 2025-03-26 let a client go on at /authorize, /token and /register of the origin;
+//       later ones have it refuse where no document says that codes are protected by PKCE (S256), and guessed addresses are nobody's word.
 
 import { type AuthorizationServerMetadata, buildDiscoveryUrls } from "@modelcontextprotocol/client";
 import { z } from "zod";
@@ -107,7 +109,7 @@ async function issuerAt(guard: Guard, at: string, signal: AbortSignal): Promise<
   }
   throw new ConnectFailure(
     "no_metadata",
-    `${new URL(at).host} tells nowhere how tokens are given out${troubled}; is this an MCP server that wants OAuth?`,
+    `${new URL(at).host} tells nowhere how tokens are given out${troubled}, and default addresses are not tried, since nothing says that codes are protected there (PKCE). If this is an MCP server that wants OAuth, get a token from it in another way and put it into the vault as a credential.`,
   );
 }
 

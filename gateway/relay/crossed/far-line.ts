@@ -142,12 +142,19 @@ export class FarLine {
 
   /** A request of ours; true: the hand did it. */
   async request(method: string, params: Params): Promise<boolean> {
-    let isDone = false;
+    return (await this.result(method, params)) !== undefined;
+  }
+
+  /** What a request of ours came to; undefined: the hand did not do it. */
+  async result(method: string, params: Params, signal?: AbortSignal): Promise<unknown> {
+    let result: unknown;
     const done = async (message: Incoming) => {
-      isDone = message.result !== undefined;
+      result = message.result;
     };
-    await this.call({ method, params }, { tell: async () => {}, ask: async () => {}, done }, () => {});
-    return isDone;
+    await this.call({ method, params }, { tell: async () => {}, ask: async () => {}, done }, (call) => {
+      signal?.addEventListener("abort", () => call.cancel(), { once: true });
+    });
+    return result;
   }
 
   /** Nothing new goes by it. What runs is left to come to its own end. */

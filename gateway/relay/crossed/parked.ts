@@ -143,6 +143,7 @@ class ParkedCall implements CallHearer {
   readonly #alive: NodeJS.Timeout;
   #abandoned: NodeJS.Timeout | undefined;
   #gathered: Incoming[] = [];
+  #gathering: NodeJS.Timeout | undefined;
   #notices = 0;
   #answered = 0;
   #last: Promise<void> = Promise.resolve();
@@ -180,7 +181,7 @@ class ParkedCall implements CallHearer {
     this.#wait();
     this.#gathered.push(message);
     if (this.#gathered.length > 1) return;
-    setTimeout(() => void this.#append([{ type: "asked", questions: this.#gathered.splice(0) }], false), GATHER_MS);
+    this.#gathering = setTimeout(() => void this.#append([{ type: "asked", questions: this.#gathered.splice(0) }], false), GATHER_MS);
   }
 
   async done(message: Incoming): Promise<void> {
@@ -225,6 +226,7 @@ class ParkedCall implements CallHearer {
   #end(): void {
     clearInterval(this.#alive);
     clearTimeout(this.#abandoned);
+    clearTimeout(this.#gathering);
     this.#off.abort();
     this.#parts.ended();
   }

@@ -12,6 +12,7 @@ import { INVALID_PARAMS, METHOD_NOT_FOUND, REFUSED, RpcError } from "../../mcp/r
 import { Seal } from "../../mcp/seal.ts";
 import { lackingFor } from "../capabilities.ts";
 import { STATELESS_VERSION } from "../inbound.ts";
+import { ParamCheck } from "../param-check.ts";
 import type { Exchange } from "../upstream.ts";
 import { ASKED_KIND, type CrossedOptions, capabilitiesOf } from "./crossed.ts";
 import { FarLines } from "./far-lines.ts";
@@ -46,6 +47,7 @@ export class StatelessClients {
   readonly #lines: FarLines;
   readonly #parked: ParkedCalls;
   readonly #subscriptions: Subscriptions;
+  readonly #marks = new ParamCheck();
 
   constructor(options: CrossedOptions & { readonly answerMs?: number }) {
     const { store, log, stateKey, answerMs } = options;
@@ -67,6 +69,7 @@ export class StatelessClients {
     if (OTHER_ERA.has(method)) throw new RpcError(METHOD_NOT_FOUND, "There is no such method in this revision.", { status: 404 });
     if (method === "server/discover") return this.#discover(exchange, message);
     if (method === "subscriptions/listen") return this.#subscriptions.serve(exchange, id, params);
+    if (method === "tools/call") await this.#refuseMismatch(exchange, params);
     const out = new StatelessOut(response, keepAliveMs, message);
     const sealed = ASKING.has(method) ? params.requestState : undefined;
     if (sealed === undefined) return this.#first(exchange, message, out);
@@ -83,6 +86,15 @@ export class StatelessClients {
     this.#subscriptions.close();
     await this.#parked.close();
     this.#lines.close();
+  }
+
+  /** The hand knows nothing of such headers: nobody but us holds them against the arguments. */
+  async #refuseMismatch(exchange: Exchange, params: Params): Promise<void> {
+    const { upstream, request } = exchange;
+    await this.#marks.refuseMismatch(upstream, request.headers, params, async ({ params: page, signal }) => {
+      const line = await this.#lines.of(exchange);
+      return await line.result("tools/list", page, signal);
+    });
   }
 
   async #discover(exchange: Exchange, asked: Asked): Promise<void> {

@@ -75,6 +75,12 @@ test("a child that ends in a call is an error now, and is started again", async 
 test.each([
   ["ends before it answers anything", stdio("exit"), /code 3/],
   ["is a command that does not exist", { command: "/no/such/command" }, /ENOENT/],
+  ["is a command that no system starts", { args: ["x".repeat(3_000_000)] }, /E2BIG/],
+  [
+    "may start no process itself",
+    { command: "prlimit", args: ["--nproc=0", "--", "setpriv", "--reuid=65534", "--clear-groups", "/bin/sh", "-c", "true | true"] },
+    /code|ended by/,
+  ],
 ])("a child that %s is an error now", async (_, command, says) => {
   const from = performance.now();
   const said = textOf(await openCommand(command).call("echo"));

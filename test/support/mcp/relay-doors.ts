@@ -29,6 +29,8 @@ export interface RelayDoors {
   /** Ends a replica as a stop does, and puts a new one in its place. */
   restart(replica: number): Promise<void>;
   register(hand: string, url: string, type?: "http" | "sse", sharing?: "shared" | "session"): Promise<void>;
+  /** One of the older transport, whose calls may be silent for so long. */
+  registerTimed(hand: string, url: string, idleMs: number): Promise<void>;
   registerStdio(hand: string, server: string, sharing?: "shared" | "session"): Promise<void>;
   close(): Promise<void>;
 }
@@ -83,7 +85,12 @@ export async function openRelayDoors({ count = 1, answerMs, redisUrl, handsUrl, 
     if (store !== shared) await store.close();
   };
   const replicas = await Promise.all(Array.from({ length: count }, open));
-  const put = async (name: string, transport: RegisteredHand["transport"], sharing: "shared" | "session" = "session") => {
+  const put = async (
+    name: string,
+    transport: RegisteredHand["transport"],
+    sharing: "shared" | "session" = "session",
+    idleMs: number | null = null,
+  ) => {
     const body = RegisteredHand.parse({
       name,
       description: "",
@@ -91,7 +98,7 @@ export async function openRelayDoors({ count = 1, answerMs, redisUrl, handsUrl, 
       sharing,
       vault_ids: [],
       allowed_tools: null,
-      timeouts: { connect_ms: null, idle_ms: null, total_ms: null },
+      timeouts: { connect_ms: null, idle_ms: idleMs, total_ms: null },
       tools: null,
       held_back: [],
       health: { status: "unknown", checked_at: null, error: null, server: null, protocol_version: null },
@@ -108,6 +115,7 @@ export async function openRelayDoors({ count = 1, answerMs, redisUrl, handsUrl, 
       replicas[replica] = await open();
     },
     register: (hand, url, type = "http", sharing = "session") => put(hand, { type, url }, sharing),
+    registerTimed: (hand, url, idleMs) => put(hand, { type: "sse", url }, "session", idleMs),
     registerStdio: (hand, server, sharing) => put(hand, { type: "stdio", server }, sharing),
     async close() {
       await Promise.all(replicas.map(end));

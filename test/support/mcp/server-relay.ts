@@ -33,11 +33,12 @@ interface Options {
   readonly internalHosts?: readonly string[];
   readonly vaultUrl?: string;
   readonly port?: number;
+  readonly sessionsMax?: number;
 }
 
 export async function startServerRelay(
   servers: Readonly<Record<string, ConfiguredServer>>,
-  { idleMs, internalHosts = ["*"], vaultUrl, port = 0 }: Options = {},
+  { internalHosts = ["*"], vaultUrl, port = 0, ...limits }: Options = {},
 ): Promise<RunningRelay> {
   const reach = new Reach(["*"], 5_000);
   const vault = vaultUrl === undefined ? null : new VaultWay(vaultUrl);
@@ -51,7 +52,7 @@ export async function startServerRelay(
     reach,
     sse,
     log,
-    ...(idleMs !== undefined && { idleMs }),
+    ...limits,
   });
   const http = createServer((request, response) => void relay.serve(request, response, new URL(request.url ?? "/", "http://none")));
   await new Promise<void>((resolve) => http.listen(port, "127.0.0.1", resolve));
