@@ -1,6 +1,7 @@
 // What a log says of the session's repositories, and of the hand that was asked to have them.
 //
-//   Y1  A hand is asked once for a repository, and again only if its token was changed after the hand did not get it.
+//   Y1  A hand is asked once for a repository that it got. For one that it did not get it is asked once a turn, and when the token was changed.
+//   Y2  What failed as it failed before is not told again, unless the token was changed meanwhile.
 
 import type { Stored } from "../session-store/entry.ts";
 import type { SessionResource } from "../session-store/events/log.ts";
@@ -10,6 +11,10 @@ export class KnownRepositories {
   #all: readonly SessionResource[] = [];
   /** By resource: where the log last changed it. */
   readonly #changed = new Map<string, Position>();
+  /** By address: what was told of it last. */
+  readonly #told = new Map<string, string>();
+  /** Where the session last began to run. */
+  #ranAt = 0;
   #asked: { readonly hand: string; readonly failed: readonly string[]; readonly at: Position } | null = null;
 
   get all(): readonly SessionResource[] {
@@ -20,7 +25,7 @@ export class KnownRepositories {
   missingIn(hand: string): readonly SessionResource[] {
     const asked = this.#asked;
     if (asked?.hand !== hand) return this.#all;
-    return this.#all.filter(({ id }) => asked.failed.includes(id) && (this.#changed.get(id) ?? 0) > asked.at);
+    return this.#all.filter(({ id }) => asked.failed.includes(id) && Math.max(this.#changed.get(id) ?? 0, this.#ranAt) > asked.at);
   }
 
   /** Of this hand, those that it did not get and is not asked for now. */
@@ -28,8 +33,16 @@ export class KnownRepositories {
     return this.#asked?.hand === hand ? this.#asked.failed : [];
   }
 
+  /** Is this of a repository news? Y2 */
+  isNews(id: string, url: string | null, message: string): boolean {
+    return url === null || this.#told.get(url) !== message || (this.#changed.get(id) ?? 0) > (this.#asked?.at ?? 0);
+  }
+
   take({ entry, position }: Stored): void {
     if (entry.type === "log.created") this.#all = entry.resources ?? [];
+    if (entry.type === "session.status_running") this.#ranAt = position;
+    if (entry.type === "session.error" && typeof entry.error.repository_url === "string")
+      this.#told.set(entry.error.repository_url, entry.error.message);
     if (entry.type === "log.repositories") this.#asked = { hand: entry.hand, failed: entry.failed, at: position };
     if (entry.type !== "log.resources") return;
     for (const { id, updated_at } of entry.resources) {

@@ -2,7 +2,7 @@
 //
 //   P1  Nothing waits for them but what needs the sandbox: no model request, no other hand.
 //   P2  What the hand could not get is a `session.error` each, and the turn goes on. That the hand was asked is in the log (`log.repositories`), so that
-//       whoever takes the session next does not ask again.
+//       whoever takes the session next does not ask again; what failed is tried once more in each turn that uses the hand.
 
 import type { HandRef, Holder, Prepared } from "../hands/hand.ts";
 import type { BrainEntry } from "../session-store/entry.ts";
@@ -39,11 +39,13 @@ export class Repositories {
     log.info({ sessionId: lease.id, fence: lease.fence, hand: ref.hand, wanted: wanted.length, failed: failed.length }, "repositories.prepared");
     const before = repositories.failedIn(ref.hand).filter((id) => !wanted.some((each) => each.id === id));
     const told: BrainEntry = { type: "log.repositories", hand: ref.hand, failed: [...before, ...failed.map(({ id }) => id)] };
-    await this.#journal.append([...failed.map((each) => this.#errorOf(each)), told]); // P2
+    await this.#journal.append([...failed.flatMap((each) => this.#errorOf(each)), told]); // P2
   }
 
-  #errorOf({ id, error, message }: Extract<Prepared, { type: "failed" }>): BrainEntry {
-    const url = this.#journal.view.repositories.all.find((each) => each.id === id)?.url ?? null;
-    return errorEntry({ type: error, message, repository_url: url }, "retrying");
+  #errorOf({ id, error, message }: Extract<Prepared, { type: "failed" }>): readonly BrainEntry[] {
+    const { repositories } = this.#journal.view;
+    const url = repositories.all.find((each) => each.id === id)?.url ?? null;
+    if (!repositories.isNews(id, url, message)) return [];
+    return [errorEntry({ type: error, message, repository_url: url }, "retrying")];
   }
 }

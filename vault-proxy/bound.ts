@@ -5,7 +5,7 @@
 //   C2  It is read anew for every use: what was rotated, archived or signed in anew counts from the next request on, on every proxy.
 //   C3  A vault that is not there has nothing; one that can't be read is no answer at all.
 
-import { keyOf } from "./api/auth.ts";
+import { keyOf, keyOfUrl } from "./api/auth.ts";
 import type { StoredAuth } from "./api/auth-schema.ts";
 import type { StoredVault } from "./api/record.ts";
 import { ApiRefusal } from "./api/refusal.ts";
@@ -24,7 +24,7 @@ export interface Bound {
 /** Null: the server has none. Throws the storage's trouble. C1 C3 */
 export async function boundTo(vaults: Vaults, { workspace, vaults: ids }: Grant, server: URL): Promise<Bound | null> {
   if (workspace === null) return null;
-  const wanted = keyOf({ type: "static_bearer", mcp_server_url: server.href, token: null });
+  const wanted = keyOfUrl(server);
   const read = await Promise.all(ids.slice(0, VAULTS_MAX).map(async (id) => ({ id, vault: await find(vaults, workspace, id) })));
   for (const { id, vault } of read) {
     const found = vault?.credentials.find((each) => each.archivedAt === null && keyOf(each.auth) === wanted);

@@ -20,6 +20,10 @@ export class Mask {
 
   readonly header = (value: string): string => this.#scrubber.header(value);
 
+  whole(bytes: Buffer): Buffer {
+    return this.#scrubber.whole(bytes);
+  }
+
   /** Starts a body. H1 */
   body(): { push(piece: Buffer): Buffer; end(): Buffer } {
     let scrubber = this.#scrubber;

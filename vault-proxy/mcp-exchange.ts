@@ -7,17 +7,18 @@
 
 import { once } from "node:events";
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:http";
-import type { Readable } from "node:stream";
+import { Readable } from "node:stream";
 import { createBrotliDecompress, createGunzip, createInflate } from "node:zlib";
-import type { Dispatcher } from "undici";
 import { type RefusalCode, refuse } from "./answer.ts";
 import { Unreachable } from "./guard.ts";
 import { isEncoded, mcpAnswerHeaders } from "./inject.ts";
 import type { Mask } from "./masks.ts";
+import type { ServerAnswer } from "./mcp-send.ts";
 import { Replay, TooLarge } from "./replay.ts";
 
 /** As long as the longest call that an operator can allow; a listening stream is opened again after it. */
 const EXCHANGE_MS_MAX = 86_400_000;
+const ONE_WRITE_BYTES_MAX = 16_384;
 const CALLER_LEFT = 499;
 /** Nothing of the request got to the server. */
 const UNSENT = new Set(["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH", "UND_ERR_CONNECT_TIMEOUT"]);
@@ -72,10 +73,15 @@ export class McpExchange {
   }
 
   /** Passes the answer on as it comes, masked. X1 X2 */
-  async pass(answer: Dispatcher.ResponseData, mask: Mask): Promise<RefusalCode | null> {
-    const body = unpacked(answer.headers, answer.body);
+  async pass(answer: ServerAnswer, mask: Mask): Promise<RefusalCode | null> {
+    if (Buffer.isBuffer(answer.body) && !isEncoded(answer.headers)) {
+      this.#passWhole(answer, mask.whole(answer.body), mask);
+      return null;
+    }
+    const given = Buffer.isBuffer(answer.body) ? Readable.from([answer.body]) : answer.body;
+    const body = unpacked(answer.headers, given);
     if (body === null) {
-      answer.body.destroy();
+      given.destroy();
       this.#note("server_encodes");
       return "server_encodes";
     }
@@ -90,10 +96,19 @@ export class McpExchange {
       this.res.end();
     } catch (error) {
       this.#note(error instanceof Error && "code" in error && typeof error.code === "string" ? error.code : "broken");
-      answer.body.destroy();
+      given.destroy();
       this.res.destroy();
     }
     return null;
+  }
+
+  /** Head and body leave in one write. */
+  #passWhole({ statusCode, headers }: ServerAnswer, bytes: Buffer, mask: Mask): void {
+    this.status = statusCode;
+    this.bytesOut += bytes.length;
+    this.res.writeHead(statusCode, mcpAnswerHeaders(headers, mask.header));
+    if (bytes.length <= ONE_WRITE_BYTES_MAX) this.res.end(bytes.toString("latin1"), "latin1");
+    else this.res.end(bytes);
   }
 
   refuse(code: RefusalCode): void {

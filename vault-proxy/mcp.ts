@@ -27,6 +27,7 @@ import type { Guard } from "./guard.ts";
 import { isEncoded, mcpRequestHeaders } from "./inject.ts";
 import { Masks } from "./masks.ts";
 import { McpExchange } from "./mcp-exchange.ts";
+import { type ServerAnswer, send } from "./mcp-send.ts";
 import type { Refresher, Usable } from "./oauth/refresh.ts";
 import type { Why } from "./oauth/refresh-state.ts";
 import { isStorageTrouble } from "./oauth/stored.ts";
@@ -153,12 +154,12 @@ export class McpRoute {
   async #send(exchange: McpExchange, asked: Asked, bound: Bound, token: string, facts: { isRenewed?: boolean }): Promise<RefusalCode | null> {
     const hasBody = asked.method === "POST";
     if (bound.auth.type !== "mcp_oauth") exchange.body.forget();
-    const first = await this.#ask(exchange, asked, bound, token, hasBody ? exchange.body.first() : null);
+    const first = await this.#ask(exchange, asked, bound, token, hasBody ? (exchange.body.short() ?? exchange.body.first()) : null);
     if (typeof first === "string") return first;
     if (first.statusCode !== 401 || bound.auth.type !== "mcp_oauth") return await this.#answered(exchange, asked, bound, token, first);
     const usable = await this.#usable(bound, { type: "rejected", token }, asked.grant);
     if (usable.type === "as_it_is") return await this.#answered(exchange, asked, bound, token, first);
-    await first.body.dump({ limit: 65_536, signal: exchange.signal }).catch(() => first.body.destroy());
+    if (!Buffer.isBuffer(first.body)) first.body.destroy();
     if (usable.type !== "use") return CODES[codeOf(usable)] ?? "sign_in_needed";
     facts.isRenewed = true;
     const body = hasBody ? await exchange.body.again() : null;
@@ -173,40 +174,37 @@ export class McpRoute {
     { target, method, grant }: Asked,
     { place }: Bound,
     token: string,
-    body: AsyncIterable<Buffer> | Buffer | null,
-  ): Promise<Dispatcher.ResponseData | RefusalCode> {
+    given: AsyncIterable<Buffer> | Promise<Buffer> | Buffer | null,
+  ): Promise<ServerAnswer | RefusalCode> {
     const { audit, guard } = this.#options;
     try {
-      await audit.write({ use: "mcp", session: grant.sessionId, fence: grant.fence, ...place, origin: target.origin });
-    } catch (error) {
-      if (error instanceof AuditTrouble) return "no_audit";
-      throw error;
-    }
-    try {
+      // A short body comes in while the line is written.
+      const [body] = await Promise.all([
+        given,
+        audit.write({ use: "mcp", session: grant.sessionId, fence: grant.fence, ...place, origin: target.origin }),
+      ]);
       const { "content-length": length, ...headers } = mcpRequestHeaders(exchange.req.headers, token);
-      const answer = await guard.agent.request({
+      const request: Dispatcher.DispatchOptions = {
         origin: target.origin,
         path: target.pathname + target.search,
         method,
         headers: body === null || length === undefined ? headers : { ...headers, "content-length": length },
         // An iterable is taken as well; the declaration lags behind.
         body: body as Buffer | null,
-        signal: exchange.signal,
-      });
-      // An aborted request's answer rejects by itself; without a listener that would be nobody's error.
-      answer.body.on("error", () => {});
-      return answer;
+      };
+      return await send(guard.agent, request, exchange.signal);
     } catch (error) {
-      return exchange.failed(error);
+      return error instanceof AuditTrouble ? "no_audit" : exchange.failed(error);
     }
   }
 
-  async #answered(exchange: McpExchange, asked: Asked, bound: Bound, token: string, answer: Dispatcher.ResponseData): Promise<RefusalCode | null> {
+  async #answered(exchange: McpExchange, asked: Asked, bound: Bound, token: string, answer: ServerAnswer): Promise<RefusalCode | null> {
     exchange.body.forget();
     if (answer.statusCode >= 300 && answer.statusCode < 400 && answer.statusCode !== 304) {
-      answer.body.destroy();
+      if (!Buffer.isBuffer(answer.body)) answer.body.destroy();
       return "server_redirects";
     }
+    if (Buffer.isBuffer(answer.body)) return await exchange.pass(answer, this.#masks.of(bound.place.credential, token));
     const watch = setInterval(() => void this.#check(exchange, asked, bound), CHECK_MS);
     try {
       return await exchange.pass(answer, this.#masks.of(bound.place.credential, token));

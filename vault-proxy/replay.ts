@@ -5,6 +5,7 @@
 import type { IncomingMessage } from "node:http";
 
 const KEPT_BYTES_MAX = 256 * 1024;
+const SHORT_BYTES_MAX = 65_536;
 
 export class TooLarge extends Error {
   override readonly name = "TooLarge";
@@ -21,6 +22,26 @@ export class Replay {
     this.#req = req;
     this.#bytesMax = bytesMax;
     this.#kept = mayRepeat ? [] : null;
+  }
+
+  /** A body that says that it is short, whole; null: it goes as it comes. */
+  short(): Promise<Buffer> | null {
+    const req = this.#req;
+    if (!(Number(req.headers["content-length"] ?? Number.NaN) <= SHORT_BYTES_MAX)) return null;
+    return new Promise((resolve, reject) => {
+      const pieces: Buffer[] = [];
+      req
+        .on("data", (piece: Buffer) => pieces.push(piece))
+        .once("end", () => {
+          const [first, second] = pieces;
+          const whole = first && !second ? first : Buffer.concat(pieces);
+          this.bytes = whole.length;
+          if (this.#kept !== null) this.#kept = [whole];
+          resolve(whole);
+        })
+        .once("error", reject)
+        .once("close", () => reject(new Error("the caller left")));
+    });
   }
 
   /** For the first sending. */

@@ -1,7 +1,7 @@
 // Masks a credential in what comes back from the door it opened.
 //
-//   B1  Wherever the credential stands whole - as it is, in base64 at any alignment, base64url, hex, percent or JSON escapes - it is
-//       masked, in headers and in bodies, however the body was cut into pieces.
+//   B1  Wherever the credential stands whole - as it is, in base64 at any alignment, base64url, hex, percent, form or JSON escapes, these also
+//       where they stand in another JSON text - it is masked, in headers and in bodies, however the body was cut into pieces.
 //   B2  A mask is as long as what it hides, so that a stated content-length stays true.
 //   B3  Nothing is held back but the end of a piece that may be the beginning of the credential.
 
@@ -12,16 +12,23 @@ const NOTHING = Buffer.alloc(0);
 
 export class Scrubber {
   readonly #patterns: readonly Buffer[];
+  readonly #shortest: number;
 
   constructor(...credentials: readonly string[]) {
     const long = credentials.filter((credential) => credential.length >= SCRUBBED_CHARS_MIN);
     this.#patterns = [...new Set(long.flatMap(spellings))].map((text) => Buffer.from(text, "latin1"));
+    this.#shortest = Math.min(...this.#patterns.map(({ length }) => length));
   }
 
   /** Masks a header's value. */
   header(value: string): string {
-    if (this.#patterns.length === 0) return value;
+    if (value.length < this.#shortest) return value;
     return this.#mask(Buffer.from(value, "latin1")).toString("latin1");
+  }
+
+  /** Masks a body that is all there. */
+  whole(bytes: Buffer): Buffer {
+    return this.#mask(bytes);
   }
 
   /** Starts a body. `push` gives what can go on, `end` what was held back. */
@@ -75,18 +82,19 @@ function spellings(credential: string): string[] {
     inJson(inJson(credential)), // A tool's text is often JSON itself, inside the JSON of its result.
     credential.replaceAll("/", "\\/"),
     credential.replaceAll("/", "\\\\/"),
-    encodeURIComponent(credential),
-    encodeURIComponent(credential).replace(/%../g, (pair) => pair.toLowerCase()),
+    ...[encodeURIComponent(credential), formEncoded(credential)].flatMap((text) => [text, text.replace(/%../g, (pair) => pair.toLowerCase())]),
     ...[hex, upper].flatMap((pairs) => [
       pairs.join(""),
       pairs.map((pair) => `%${pair}`).join(""),
-      pairs.map((pair) => `\\u00${pair}`).join(""),
-      pairs.map((pair) => `\\x${pair}`).join(""),
+      ...["\\", "\\\\"].flatMap((slash) => [pairs.map((pair) => `${slash}u00${pair}`).join(""), pairs.map((pair) => `${slash}x${pair}`).join("")]),
     ]),
     ...[0, 1, 2].flatMap((offset) => [inBase64(bytes, offset, "base64"), inBase64(bytes, offset, "base64url")]),
   ];
   return [...new Set(all)].filter((text) => text.length >= SCRUBBED_CHARS_MIN);
 }
+
+/** As a form has it: more characters are escaped than in an address. */
+export const formEncoded = (text: string): string => new URLSearchParams({ a: text }).toString().slice(2);
 
 const inJson = (text: string): string => JSON.stringify(text).slice(1, -1);
 

@@ -8,6 +8,7 @@ import { mint } from "../../session-store/ids.ts";
 import { engine } from "../support/docker.ts";
 import { type GitServer, startGitServer } from "../support/git-server.ts";
 import { needs } from "../support/real-part.ts";
+import { until } from "../support/until.ts";
 import { bash, ContainerStage } from "./cases/containers.ts";
 import { type CaseSession, errorsOf, TOOLSET } from "./cases/stage.ts";
 
@@ -113,7 +114,7 @@ needs("docker")("repositories in containers", () => {
   );
 
   test(
-    "what can't be cloned is a session error each, the turn goes on, and a new token is tried at the next use",
+    "what can't be cloned is a session error each, the turn goes on, and is tried again, with a new token too",
     async () => {
       const session = await open([
         repository(PRIVATE, "ghp_wrong"),
@@ -138,9 +139,11 @@ needs("docker")("repositories in containers", () => {
       expect(types.indexOf("session.error")).toBeLessThan(types.indexOf("agent.tool_result"));
       expect(JSON.stringify(session.requests()[0]?.body.system)).toContain(`${server.url}/acme/topics in /workspace/topics, branch topic/one`);
 
+      // Tried once more in another turn, and told once.
       const asked = server.came.length;
       expect(await run(session, "ls -A private 2>&1")).toContain("No such file");
-      expect(server.came.length).toBe(asked);
+      expect(server.came.length).toBeGreaterThan(asked);
+      expect(errorsOf(await session.events())).toHaveLength(3);
       const { resources } = await client().beta.sessions.retrieve(session.id);
       const [first] = resources.flatMap((each) => ("id" in each ? [each.id] : []));
       await client().beta.sessions.resources.update(first ?? "", { session_id: session.id, authorization_token: TOKEN });
@@ -163,6 +166,32 @@ needs("docker")("repositories in containers", () => {
       expect(said).toContain(" M README.md");
       expect(server.came.length).toBe(cloned);
       expect(await run(session, "git -C private fetch && echo fetched")).toContain("fetched");
+    },
+    TURN_MS,
+  );
+
+  test(
+    "a worker that dies while its hand clones leaves one clone, and whoever takes the session goes on with it",
+    async () => {
+      const session = await open([repository(PRIVATE, TOKEN)]);
+      const cloned = server.came.length;
+      let release = () => {};
+      const gate = new Promise<void>((resolve) => {
+        release = resolve;
+      });
+      server.before = async () => {
+        await gate;
+        return false;
+      };
+      await session.say(`${bash("cat private/README.md; ls -A .manyhands")}\necho: `);
+      await until(() => server.came.length > cloned, { timeoutMs: TURN_MS, what: "the clone" });
+      await contained.stage.restart("node");
+      release();
+      server.before = () => false;
+      await session.rested(TURN_MS);
+      expect(await session.lastWords()).toContain("private words");
+      expect(server.came.slice(cloned).filter(({ url }) => url.includes("info/refs"))).toHaveLength(1);
+      expect(await session.eventsOf("session.error")).toEqual([]);
     },
     TURN_MS,
   );

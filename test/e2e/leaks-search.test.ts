@@ -33,7 +33,8 @@ test("in the middle of other bytes it is found as well, but for what has no mark
 test("in memory it is found wherever a block begins", () => {
   const { canaries, names, pieces } = planted(IN_MEMORY);
   const search = new Search(canaries);
-  for (const at of [0, 1, 2, 3]) search.look("here", { place: "memory", bytes: Buffer.concat([NOISE.subarray(at), ...pieces.flatMap((piece) => [piece, NOISE])]), isPlain: true });
+  for (const at of [0, 1, 2, 3])
+    search.look("here", { place: "memory", bytes: Buffer.concat([NOISE.subarray(at), ...pieces.flatMap((piece) => [piece, NOISE])]), isPlain: true });
   expect(found(search)).toEqual(names);
 });
 

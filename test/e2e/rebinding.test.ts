@@ -37,17 +37,18 @@ needs("unshare")("a name that changes what it means", () => {
     folder = await mkdtemp(join(tmpdir(), "manyhands-rebinding-"));
     await writeFile(join(folder, "resolv.conf"), `nameserver ${NAME_SERVER}\noptions timeout:2 attempts:1\n`);
     // Only this program sees the other resolv.conf.
-    const script = 'mount --bind "$0" /etc/resolv.conf && exec "$1" dist/vault-proxy/main.js';
+    const inside = 'mount --bind "$RESOLV_CONF" /etc/resolv.conf && exec "$NODE" dist/vault-proxy/main.js';
     const env = {
       PATH: process.env.PATH ?? "",
       NODE_ENV: "test",
+      NODE: process.execPath,
+      RESOLV_CONF: join(folder, "resolv.conf"),
       MANYHANDS_DATA_DIR: folder,
       MANYHANDS_KEYS_DIR: signer.folder,
       MANYHANDS_INTERNAL_HOSTS: OPERATORS,
       MANYHANDS_EGRESS_INTERNAL_HOSTS: OPERATORS,
     };
-    const args = ["--mount", "sh", "-c", script, join(folder, "resolv.conf"), process.execPath];
-    program = new Program(spawn("unshare", args, { cwd: ROOT, env, stdio: ["pipe", "pipe", "pipe"] }));
+    program = new Program(spawn("sh", ["-c", 'exec unshare --mount sh -c "$0"', inside], { cwd: ROOT, env, stdio: ["pipe", "pipe", "pipe"] }));
     url = await program.listening();
     caller = new Caller(url, signer);
   });

@@ -36,7 +36,7 @@ function known(log: TestLog): KnownRepositories {
   return all;
 }
 
-test("a hand is asked once for each repository, another hand anew, and a failed one again when its token was changed", () => {
+test("a hand is asked once for each repository, another hand anew, and a failed one again when its token was changed, or in another turn", () => {
   const log = logWith(repository("a"), repository("b"));
   const missing = (hand: string) =>
     known(log)
@@ -53,6 +53,20 @@ test("a hand is asked once for each repository, another hand anew, and a failed 
   expect(missing("hand_1")).toEqual(["sesrsc_b"]);
   log.add({ type: "log.repositories", hand: "hand_1", failed: ["sesrsc_b"] });
   expect([missing("hand_1"), known(log).failedIn("hand_1"), known(log).failedIn("hand_2")]).toEqual([[], ["sesrsc_b"], []]);
+  log.add({ id: mintEvent(), type: "session.status_running" });
+  expect(missing("hand_1")).toEqual(["sesrsc_b"]);
+});
+
+test("what failed as it did before is no news, unless it failed in another way or with another token", () => {
+  const log = logWith(repository("a"));
+  const { url } = repository("a");
+  const isNews = (message: string) => known(log).isNews("sesrsc_a", url, message);
+  expect(isNews("m")).toBe(true);
+  const error = { type: "repository_clone_error", message: "m", repository_url: url, retry_status: { type: "retrying" } } as const;
+  log.add({ id: mintEvent(), type: "session.error", error }, { type: "log.repositories", hand: "hand_1", failed: ["sesrsc_a"] });
+  expect([isNews("m"), isNews("other")]).toEqual([false, true]);
+  log.add({ type: "log.resources", id: mintEvent(), resources: [repository("a", "2026-01-02T00:00:00.000Z")] });
+  expect(isNews("m")).toBe(true);
 });
 
 test("an error of a repository is no failed attempt of the turn", () => {

@@ -3,7 +3,7 @@
 //   Q1  A finding is the anchor in any spelling; whose it was is told by what follows. An anchor that nothing known follows is a finding as well.
 //   Q2  Pieces of one stream overlap by more than the longest needle, so that a cut hides nothing.
 
-import type { Canaries } from "./canaries.ts";
+import { type Canaries, plantName } from "./canaries.ts";
 import { ENCODINGS } from "./encodings.ts";
 import { Finder } from "./finder.ts";
 import { inOneLine, unpack } from "./unpack.ts";
@@ -32,11 +32,14 @@ interface Needle {
   readonly encoding: string;
   readonly bytes: Buffer;
   readonly isBackward: boolean;
+  /** What is told where nothing known follows. */
+  readonly part: string;
   /** Names by the spelling of whole canaries, and of beginnings that are some canary's alone; one map for each length. */
   readonly names: ReadonlyMap<number, ReadonlyMap<string, string>>;
 }
 
 const PART = "a part of one";
+const PLANTED_PART = plantName("somewhere", "in part");
 
 export class Search {
   readonly findings: Finding[] = [];
@@ -47,15 +50,19 @@ export class Search {
 
   /** For the canaries that there are by now. */
   constructor(canaries: Canaries) {
-    const needles = ENCODINGS.flatMap((encoding) => {
-      const spelled = [...canaries.all].map(([name, secret]) => [name, [secret, canaries.beginningOf(secret)].map(encoding.needles)] as const);
-      return encoding.needles(canaries.anchor).map((bytes, at) => {
-        const names = new Map<number, Map<string, string>>();
-        for (const [name, needle] of spelled.flatMap(([name, all]) => all.map((needles) => [name, needles[at]] as const))) {
-          const text = needle?.toString("latin1") ?? "";
-          names.set(text.length, (names.get(text.length) ?? new Map<string, string>()).set(text, name));
-        }
-        return { encoding: encoding.name, bytes, isBackward: encoding.isBackward === true, names };
+    const needles = [canaries.anchor, canaries.plantAnchor].flatMap((anchor) => {
+      const own = [...canaries.all].filter(([, secret]) => secret.startsWith(anchor));
+      const part = anchor === canaries.anchor ? PART : PLANTED_PART;
+      return ENCODINGS.flatMap((encoding) => {
+        const spelled = own.map(([name, secret]) => [name, [secret, canaries.beginningOf(secret)].map(encoding.needles)] as const);
+        return encoding.needles(anchor).map((bytes, at): Needle => {
+          const names = new Map<number, Map<string, string>>();
+          for (const [name, needle] of spelled.flatMap(([name, all]) => all.map((each) => [name, each[at]] as const))) {
+            const text = needle?.toString("latin1") ?? "";
+            names.set(text.length, (names.get(text.length) ?? new Map<string, string>()).set(text, name));
+          }
+          return { encoding: encoding.name, bytes, isBackward: encoding.isBackward === true, part, names };
+        });
       });
     });
     this.#finder = new Finder(needles);
@@ -80,16 +87,26 @@ export class Search {
     if (flat !== null) for (const inner of unpack(flat)) this.#look(surface, place, inner, depth + 1);
   }
 
+  /** A place is told if it gives nothing away itself. */
+  #isTold(place: string): boolean {
+    let isClean = true;
+    this.#finder.find(Buffer.from(place), () => {
+      isClean = false;
+    });
+    return isClean;
+  }
+
   #found(finding: Finding): void {
-    const key = JSON.stringify(finding);
+    const told = this.#isTold(finding.place) ? finding : { ...finding, place: "a name that holds one" };
+    const key = JSON.stringify(told);
     if (this.#seen.has(key) || this.findings.length >= FINDINGS_MAX) return;
     this.#seen.add(key);
-    this.findings.push(finding);
+    this.findings.push(told);
   }
 }
 
 /** Q1 */
-function nameAt({ bytes: needle, isBackward, names }: Needle, bytes: Buffer, at: number): string {
+function nameAt({ bytes: needle, isBackward, part, names }: Needle, bytes: Buffer, at: number): string {
   for (const [length, ofLength] of names) {
     const from = isBackward ? at + needle.length - length : at;
     if (from < 0) continue;
@@ -97,5 +114,5 @@ function nameAt({ bytes: needle, isBackward, names }: Needle, bytes: Buffer, at:
     const name = ofLength.get(text) ?? ofLength.get(text.replaceAll("-", "+").replaceAll("_", "/"));
     if (name !== undefined) return name;
   }
-  return PART;
+  return part;
 }

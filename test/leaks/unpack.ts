@@ -8,6 +8,7 @@ const MEMBERS_MAX = 2_000;
 const MEMBER_BYTES_MAX = 64 * 1024 * 1024;
 /** Forms that have no mark of their own are tried on pieces up to this length. */
 const UNMARKED_BYTES_MAX = 4 * 1024 * 1024;
+const LOOKED_AT_BYTES = 256;
 const GZIP = Buffer.from([0x1f, 0x8b, 0x08]);
 const ZLIB = [0x01, 0x5e, 0x9c, 0xda].map((level) => Buffer.from([0x78, level]));
 const IN_BASE64 = /(?:H4sI|eJ|eNp|eAE|eF4)[A-Za-z0-9+/_-]{20,}/g;
@@ -26,14 +27,14 @@ export function* unpack(bytes: Buffer): Generator<Buffer> {
   yield* membersOf(bytes, GZIP, gunzip);
   for (const mark of ZLIB) yield* membersOf(bytes, mark, inflate);
   if (bytes.length > UNMARKED_BYTES_MAX) return;
-  for (const open of [inflateRawSync, brotliDecompressSync]) {
-    const opened = attempt((all) => open(all, { maxOutputLength: MEMBER_BYTES_MAX }), bytes);
-    if (opened !== null) yield opened;
-  }
+  // Texts are no such thing, and most pieces are texts.
+  if (isBinary(bytes.subarray(0, LOOKED_AT_BYTES)))
+    for (const open of [inflateRawSync, brotliDecompressSync]) {
+      const opened = attempt((all) => open(all, { maxOutputLength: MEMBER_BYTES_MAX }), bytes);
+      if (opened !== null) yield opened;
+    }
   const text = bytes.toString("latin1");
-  let members = 0;
-  for (const [packed] of text.matchAll(IN_BASE64)) {
-    if ((members += 1) > MEMBERS_MAX) break;
+  for (const [packed] of [...text.matchAll(IN_BASE64)].slice(0, MEMBERS_MAX)) {
     const opened = attempt(packed.startsWith("H4") ? gunzip : inflate, Buffer.from(packed, "base64"));
     if (opened !== null) yield opened;
   }
@@ -51,6 +52,8 @@ export function inOneLine(bytes: Buffer): Buffer | null {
     "latin1",
   );
 }
+
+const isBinary = (bytes: Buffer): boolean => bytes.some((byte) => byte > 0x7e || (byte < 0x20 && byte !== 0x0a && byte !== 0x0d && byte !== 0x09));
 
 function* membersOf(bytes: Buffer, mark: Buffer, open: Open): Generator<Buffer> {
   let members = 0;

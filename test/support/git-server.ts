@@ -23,8 +23,8 @@ export interface GitServer {
   readonly url: string;
   /** All that came, whatever was answered. */
   readonly came: GitRequest[];
-  /** Answers a request in the server's place: true. */
-  before: (req: IncomingMessage, res: ServerResponse) => boolean;
+  /** Answers a request in the server's place: true. What it waits for holds the request up. */
+  before: (req: IncomingMessage, res: ServerResponse) => boolean | Promise<boolean>;
   /** A bare repository with a commit of these files on `main`; `token` null: anybody reads it. */
   add(path: string, files: Readonly<Record<string, string>>, token: string | null): Promise<void>;
   /** What a git command says in that repository. */
@@ -41,10 +41,10 @@ export async function startGitServer(): Promise<GitServer> {
   const tokens = new Map<string, string | null>();
   const came: GitRequest[] = [];
   const env = { PATH: process.env.PATH ?? "", HOME: root, GIT_CONFIG_NOSYSTEM: "1" };
-  const server = createServer((req, res) => {
+  const server = createServer(async (req, res) => {
     const { authorization = "", "git-protocol": protocol } = req.headers;
     came.push({ method: req.method ?? "", url: req.url ?? "", authorization, protocol: String(protocol ?? "") });
-    if (made.before(req, res)) return;
+    if (await made.before(req, res)) return;
     const path = /^\/([^/]+\/[^/]+)\/(?:info\/refs|git-(?:upload|receive)-pack)(?:\?|$)/.exec(req.url ?? "")?.[1];
     if (path === undefined || !tokens.has(path)) return void res.writeHead(404, { "content-type": "text/plain" }).end("Repository not found.\n");
     const token = tokens.get(path);

@@ -143,7 +143,7 @@ export const SHAPES: readonly Fixed[] = [
 
 const NOT_THERE = /^404/;
 /** Targets in a request's first line that are not the route's own. */
-export const PATHS: readonly (readonly [route: "mcp" | "model" | "api" | "connecting", path: (world: World) => string, told: RegExp])[] = [
+export const PATHS: readonly (readonly [route: "mcp" | "model" | "git" | "api" | "connecting", path: (world: World) => string, told: RegExp])[] = [
   ["mcp", ({ upstream }) => `http://127.0.0.1:${upstream.port}/mcp`, NOT_THERE],
   ["mcp", ({ proxy }) => `${proxy.url}/mcp`, NOT_THERE],
   ...["//mcp", "/mcp/", "/MCP", "/mcp/../mcp", "/x/../mcp", "/%6dcp", "/mcp?a=1", "/mcp;a", "/mcp\\", "/model/../mcp", "/mcp#a"].map(
@@ -163,6 +163,19 @@ export const PATHS: readonly (readonly [route: "mcp" | "model" | "api" | "connec
     "/model/@127.0.0.1/v1/messages",
     "/model/v1/messages/count_tokens/..",
   ].map((path) => ["model", () => path, NOT_THERE] as const),
+  ...[
+    "acme/other",
+    "acme/private/../private",
+    "acme/private/%2e%2e/private",
+    "acme//private",
+    "acme%2fprivate",
+    "ACME/private",
+    "acme/private.git",
+  ].map((name) => ["git", ({ upstream }: World) => `/git/127.0.0.1:${upstream.port}/${name}/info/refs?service=git-upload-pack`, NOT_THERE] as const),
+  ...["info/refs", "info/refs?service=git-upload-archive", "info/refs?service=git-upload-pack&a=1", "git-upload-pack", "HEAD", "../../x"].map(
+    (rest) => ["git", ({ upstream }: World) => `/git/127.0.0.1:${upstream.port}/acme/private/${rest}`, NOT_THERE] as const,
+  ),
+  ["git", ({ upstream }) => `http://127.0.0.1:${upstream.port}/acme/private/info/refs?service=git-upload-pack`, /^403/],
   ["api", ({ proxy, vault, oauth }) => `${proxy.url}/v1/vaults/${vault}/credentials/${oauth}/mcp_oauth_validate`, NOT_THERE],
   ["api", ({ vault, oauth }) => `/v1/vaults/${vault}/../${vault}/credentials/${oauth}/mcp_oauth_validate`, NOT_THERE],
   ["api", ({ vault, oauth }) => `/v1/vaults/${vault}/credentials/..%2f..%2f${vault}%2fcredentials%2f${oauth}/mcp_oauth_validate`, NOT_THERE],

@@ -4,6 +4,7 @@
 import { createHash } from "node:crypto";
 import { once } from "node:events";
 import { connect } from "node:net";
+import { Repositories } from "../../vault-proxy/git/repositories.ts";
 import { type Host, startHost, startTcp } from "./egress-kit.ts";
 import { Caller } from "./mcp-kit.ts";
 import { KEY, Signer, startProxy, type TestProxy } from "./proxy.ts";
@@ -58,11 +59,16 @@ export async function startWorld(): Promise<World> {
   });
   const canary = await startTcp((socket) => void socket.destroy());
   const allowed = [`127.0.0.1:${upstream.port}`];
-  const proxy = await startProxy(signer, `http://127.0.0.1:${upstream.port}`, { internalHosts: allowed, egress: { hosts: allowed } });
+  const proxy = await startProxy(signer, `http://127.0.0.1:${upstream.port}`, {
+    internalHosts: allowed,
+    egress: { hosts: allowed },
+    gitOrigins: [`http://${allowed[0]}`],
+  });
   const caller = new Caller(proxy.url, signer);
   const vault = await caller.vault();
   for (const path of ["mcp", "moved"])
     await caller.credential(vault, { type: "static_bearer", mcp_server_url: `http://127.0.0.1:${upstream.port}/${path}`, token: TOKEN });
+  await new Repositories(proxy.parts.vaults).put("default", "sesn_1", [{ url: `http://127.0.0.1:${upstream.port}/acme/private`, token: TOKEN }]);
   const oauth = await caller.credential(vault, {
     type: "mcp_oauth",
     mcp_server_url: `http://127.0.0.1:${upstream.port}/oauth`,
@@ -157,6 +163,14 @@ export const ROUTES = {
       return onLine(`${opens}GET /tunnel HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n`, authorization);
     },
   },
+  git: {
+    name: "git",
+    claims: session("git"),
+    text: (world, change, authorization) => {
+      const path = `/git/${change.address ?? at(world)}/acme/private/info/refs?service=git-upload-pack`;
+      return onLine(request({ method: "GET", path }, { authorization: null, ...change }, ""), authorization);
+    },
+  },
   api: {
     name: "the vaults' API",
     claims: gateway,
@@ -177,6 +191,13 @@ export const ROUTES = {
     },
   },
 } as const satisfies Readonly<Record<string, Route>>;
+
+/** What gateways ask without anybody being gone to. */
+export const gatewayDoor = (path: string, body: object): Route => ({
+  name: path,
+  claims: gateway,
+  text: (_world, change, authorization) => request({ method: "POST", path, body: JSON.stringify(body) }, change, authorization),
+});
 
 /** Sends what a change makes of a good request; gives the answer, from its own first line on. */
 export async function attack(world: World, route: Route, change: Change): Promise<string> {

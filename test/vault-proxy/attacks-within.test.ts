@@ -22,6 +22,7 @@ const own = () => `127.0.0.1:${world.upstream.port}`;
 const canary = () => `127.0.0.1:${world.canary.port}`;
 const valuesOf = (headers: readonly string[], name: string) => headers.filter((_, at) => at % 2 === 1 && headers[at - 1]?.toLowerCase() === name);
 
+const GIT = "/acme/private/info/refs?service=git-upload-pack";
 type Row = readonly [route: Route, name: string, change: () => Change, url: string];
 const OWN: readonly Row[] = [
   [ROUTES.mcp, "another Host", () => ({ host: canary() }), "/mcp"],
@@ -68,6 +69,7 @@ const OWN: readonly Row[] = [
     () => ({ path: `HTTP://${own()}/plain?http://${canary()}/` }),
     `/plain?http://CANARY/`,
   ],
+  [ROUTES.git, "another Host, and the caller's own credentials", () => ({ host: canary(), headers: ["X-Api-Key: callers", "Cookie: a=b"] }), GIT],
   [ROUTES.connect, "another Host", () => ({ host: canary() }), "/tunnel"],
 ];
 
@@ -77,7 +79,8 @@ describe("what is forged in a request that is let in goes nowhere else, and not 
     async (_route, _name, route, change, url) => {
       const before = world.heard.length;
       const answer = await attack(world, route, change());
-      expect(told(answer)).toBe("200");
+      // What it answers to git is no git.
+      expect(told(answer)).toBe(route === ROUTES.git ? "502" : "200");
       const [heard, ...more] = world.heard.slice(before);
       expect(more).toEqual([]);
       expect(heard?.url).toBe(url.replace("CANARY", canary()));

@@ -3,7 +3,7 @@
 
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { GRANTS, METHODS, PATHS, SHAPES, spellings } from "./attack-rows.ts";
-import { attack, KEY, ROUTES, type Route, startWorld, TOKEN, told, type World } from "./attack-world.ts";
+import { attack, gatewayDoor, KEY, ROUTES, type Route, startWorld, TOKEN, told, type World } from "./attack-world.ts";
 
 let world: World;
 beforeAll(async () => {
@@ -48,6 +48,20 @@ describe.each(Object.values(ROUTES))("$name", (route) => {
 describe.each([ROUTES.mcp, ROUTES.model, ROUTES.line, ROUTES.api, ROUTES.connecting])("$name opens to nobody who shows", (route) => {
   test.each(GRANTS)("%s", async (_name, change) => {
     await refused(route, await change(world, route.claims(world)), /^40[0134]( no_grant| other_use| no_route)?$/);
+  });
+});
+
+describe.each([
+  gatewayDoor("/seal", { resources: [] }),
+  gatewayDoor("/repositories", { session: "sesn_2", repositories: [{ url: "https://github.com/a/b", token: null }] }),
+  gatewayDoor("/repositories/sweep", { sessions: ["sesn_1"] }),
+  gatewayDoor("/vaults/check", { vault_ids: [] }),
+  gatewayDoor("/v1/vaults", { display_name: "x" }),
+])("$name is for gateways alone", (route) => {
+  test("and not for who shows anything else", async () => {
+    expect(told(await attack(world, route, {}))).toBe("200");
+    for (const [name, change] of GRANTS)
+      expect(told(await attack(world, route, await change(world, route.claims(world)))), name).toMatch(/^40[0134]( no_route)?$/);
   });
 });
 
@@ -105,6 +119,18 @@ describe("an address that is somebody's own is gone to by no route, in no spelli
     expect(kept).toBeGreaterThan(15);
   }, 60_000);
 
+  test("as a repository of a session", async () => {
+    for (const scheme of ["https", "http"])
+      for (const spelled of targets()) {
+        const door = gatewayDoor("/repositories", {
+          session: "sesn_2",
+          repositories: [{ url: `${scheme}://${spelled}/acme/private`, token: null }],
+        });
+        await refused(door, {}, /^400$/);
+        await refused(ROUTES.git, { address: spelled }, /^40[04]/);
+      }
+  });
+
   test.each([ROUTES.plain, ROUTES.connect])("by $name", async (route) => {
     for (const spelled of targets()) {
       const address = /:\d+$/.test(spelled) || route === ROUTES.plain ? spelled : `${spelled}:80`;
@@ -118,7 +144,7 @@ describe("another target than the door's own is not there:", () => {
     await refused(ROUTES[route], { path: path(world) }, how);
   });
 
-  test.each([ROUTES.mcp, ROUTES.model, ROUTES.api, ROUTES.connecting])("$name by another method", async (route) => {
+  test.each([ROUTES.mcp, ROUTES.model, ROUTES.git, ROUTES.api, ROUTES.connecting])("$name by another method", async (route) => {
     for (const method of METHODS) await refused(route, { method }, /^40[045]/);
   });
 });

@@ -17,6 +17,7 @@ const SPELLINGS: Record<string, string> = {
   "percent escapes where needed": encodeURIComponent(KEY),
   "percent escapes throughout": hex.map((pair) => `%${pair}`).join(""),
   "JSON escapes": hex.map((pair) => `\\u00${pair}`).join(""),
+  "JSON escapes in another JSON text": hex.map((pair) => `\\\\u00${pair}`).join(""),
   "escaped slashes": KEY.replaceAll("/", "\\/"),
 };
 
@@ -54,6 +55,12 @@ describe("masking", () => {
     const scrubber = new Scrubber("abababab");
     expect(through(scrubber, [Buffer.from("xababab"), Buffer.from("ababababy")])).not.toContain("abababab");
     expect(through(new Scrubber(KEY), [Buffer.from(KEY + KEY)])).toBe("*".repeat(2 * KEY.length));
+  });
+
+  test("a form's own escapes are masked, in small letters as well", () => {
+    const credential = "canary~0123(456)/789";
+    for (const text of ["canary%7E0123%28456%29%2F789", "canary%7e0123%28456%29%2f789"])
+      expect(through(new Scrubber(credential), [Buffer.from(`refresh_token=${text}&a=b`)])).toBe(`refresh_token=${"*".repeat(text.length)}&a=b`);
   });
 
   test("nothing is held back but what may be the beginning of the credential", () => {

@@ -131,3 +131,21 @@ test("what servers say is shown in part, without any token of the credential or 
     await echo.close();
   }
 });
+
+test("what an authorization server says back of a refused request shows neither the form nor the client's secret in it", async () => {
+  const said: string[] = [];
+  authorization.behave(async (_real, { form, headers }) => {
+    const basic = Buffer.from(String(headers.authorization).slice("Basic ".length), "base64").toString();
+    said.push(form.get("refresh_token") ?? "", form.toString(), String(headers.authorization), basic.slice(basic.indexOf(":") + 1));
+    return { status: 400, contentType: "application/json", body: JSON.stringify({ error: "invalid_grant", said }) };
+  });
+  const told = await validate(await keep(caller, authorization, server.url, { how: "client_secret_basic", lifeMs: 1_000 }));
+  expect(brief(told).slice(2)).toEqual(["failed", 400]);
+  const body = String(told.refresh?.http_response?.body);
+  expect(body).toContain("invalid_grant");
+  const [refreshToken = "", , authorizationHeader = "", secret = ""] = said;
+  for (const text of [refreshToken, secret, decodeURIComponent(secret), authorizationHeader.slice(-24)]) {
+    expect(text.length).toBeGreaterThan(10);
+    expect(body).not.toContain(text);
+  }
+});

@@ -140,13 +140,20 @@ export function shownAuth(auth: StoredAuth): z.infer<typeof ShownAuth> {
 
 /** What may be there once among a vault's active credentials: a server's address, or a variable's name. */
 export function keyOf(auth: StoredAuth): string {
-  return auth.type === "environment_variable" ? `name ${auth.secret_name}` : `url ${normalUrl(auth.mcp_server_url)}`;
+  if (auth.type === "environment_variable") return `name ${auth.secret_name}`;
+  const known = keys.get(auth);
+  if (known !== undefined) return known;
+  const key = keyOfUrl(new URL(auth.mcp_server_url));
+  keys.set(auth, key);
+  return key;
 }
 
-/** Scheme and host in lower case, without default port and trailing slash. */
-function normalUrl(text: string): string {
-  const { origin, pathname, search } = new URL(text);
-  return `${origin}${pathname.replace(/\/+$/, "")}${search}`;
+const keys = new WeakMap<StoredAuth, string>();
+
+/** The key of a credential for this server. */
+export function keyOfUrl({ origin, pathname, search }: URL): string {
+  // Scheme and host are in lower case, the default port is gone.
+  return `url ${origin}${pathname.replace(/\/+$/, "")}${search}`;
 }
 
 function boundTo(text: string, path: string, rule: UrlRule): string {

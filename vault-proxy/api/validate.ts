@@ -12,7 +12,7 @@ import type { Asker, Flown, Refresher } from "../oauth/refresh.ts";
 import type { Why } from "../oauth/refresh-state.ts";
 import { type Place, readOAuth } from "../oauth/stored.ts";
 import type { Answered } from "../oauth/token-request.ts";
-import { Scrubber } from "../scrub.ts";
+import { formEncoded, Scrubber } from "../scrub.ts";
 import type { OAuth } from "./auth-schema.ts";
 import type { ApiCall } from "./call.ts";
 import { CredentialId, rfc3339, time, VaultId } from "./fields.ts";
@@ -137,7 +137,10 @@ class Hidden {
   readonly #secrets = new Set<string>();
 
   constructor({ access_token, refresh }: OAuth) {
-    this.hide(access_token, refresh?.refresh_token, refresh?.token_endpoint_auth.client_secret);
+    const secret = refresh?.token_endpoint_auth.client_secret;
+    this.hide(access_token, refresh?.refresh_token, secret);
+    // As it is sent: encoded as in a form, before it is encoded with the client's name in one.
+    if (secret) this.hide(formEncoded(secret));
   }
 
   hide(...secrets: readonly (string | null | undefined)[]): void {

@@ -7,7 +7,7 @@
 
 import { createHmac, randomBytes } from "node:crypto";
 import { z } from "zod";
-import { RECORD_BYTES_MAX, type RecordKey, type VaultStore } from "../store.ts";
+import { type Opened, RECORD_BYTES_MAX, type RecordKey, type VaultStore } from "../store.ts";
 import { purgedAuth } from "./auth.ts";
 import type { ApiCall } from "./call.ts";
 import { canonical, cursorOf, digestOf, type List, Metadata, MetadataPatch, mintOrdered, patched, readCursor, timeOf } from "./fields.ts";
@@ -38,6 +38,8 @@ export interface Creation {
 
 export class Vaults {
   readonly #store: VaultStore;
+  /** What the store gave, as the schema reads it: it may give the same again. */
+  readonly #read = new WeakMap<Opened, { readonly vault: StoredVault; readonly revision: number }>();
   readonly #unanswered = new Map<string, { id: string; until: number }>();
   /** P2 */
   readonly #secret = randomBytes(32);
@@ -200,7 +202,12 @@ export class Vaults {
 
   async #find(workspace: string, id: string): Promise<{ readonly vault: StoredVault; readonly revision: number } | null> {
     const found = await this.#store.get(at0(workspace, id));
-    return found && { vault: StoredVault.parse(found.body), revision: found.revision };
+    if (!found) return null;
+    const known = this.#read.get(found);
+    if (known) return known;
+    const read = { vault: StoredVault.parse(found.body), revision: found.revision };
+    this.#read.set(found, read);
+    return read;
   }
 }
 

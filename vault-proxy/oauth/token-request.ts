@@ -7,6 +7,7 @@
 import { z } from "zod";
 import type { OAuth } from "../api/auth-schema.ts";
 import { type Guard, Unreachable } from "../guard.ts";
+import { formEncoded } from "../scrub.ts";
 
 const SECRET_CHARS_MAX = 16_384;
 const REASON_CHARS_MAX = 64;
@@ -108,6 +109,5 @@ function parsed(text: string): unknown {
 
 /** Both parts are form-encoded before they are joined. RFC 6749 §2.3.1 */
 function basicOf(id: string, secret: string): string {
-  const encoded = (text: string) => new URLSearchParams({ a: text }).toString().slice(2);
-  return Buffer.from(`${encoded(id)}:${encoded(secret)}`).toString("base64");
+  return Buffer.from(`${formEncoded(id)}:${formEncoded(secret)}`).toString("base64");
 }

@@ -118,36 +118,39 @@ export const repositories: Surface = {
 };
 
 /** What `docker save` writes of the image, and the container's own layer over it. */
-export const layers: Surface = ofBytes(
-  "layers of a hand's image",
-  async function* (scene) {
+export const layers: Surface = {
+  name: "layers of a hand's image",
+  encodings: MARKED,
+  async *read(scene) {
     const image = (await docker(["inspect", "-f", "{{.Image}}", scene.container])).toString().trim();
     for (const each of [image, ...scene.images]) {
       yield { place: "what the engine knows", bytes: await docker(["image", "inspect", each]) };
       yield* streamOf(["save", each], "layers");
     }
   },
-  async (scene, planted) => {
+  async plant(scene, planted) {
     const name = `manyhands-planted-${process.pid}-${scene.container.slice(0, 12)}`;
     scene.endings.push(() => docker(["image", "rm", "-f", name]));
     await docker(["import", "-", name], await tarOf(scene, planted));
     scene.images.push(name);
   },
-);
+};
 
 async function* streamOf(args: readonly string[], place: string): AsyncGenerator<Piece> {
   const child = spawn("docker", args, { stdio: ["ignore", "pipe", "inherit"] });
-  let kept: Buffer = Buffer.alloc(0);
+  let kept: Buffer[] = [];
+  let bytes = 0;
   for await (const piece of child.stdout as AsyncIterable<Buffer>) {
-    const bytes = kept.length === 0 ? piece : Buffer.concat([kept, piece]);
-    if (bytes.length < STREAM_PIECE_BYTES) kept = bytes;
-    else {
-      yield { place, bytes, isPlain: true };
-      kept = Buffer.from(bytes.subarray(bytes.length - OVERLAP_BYTES));
-    }
+    kept.push(piece);
+    bytes += piece.length;
+    if (bytes < STREAM_PIECE_BYTES) continue;
+    const all = Buffer.concat(kept);
+    yield { place, bytes: all, isPlain: true };
+    kept = [Buffer.from(all.subarray(bytes - OVERLAP_BYTES))];
+    bytes = OVERLAP_BYTES;
   }
   // The end of a small image is all of it: it is looked into.
-  yield { place, bytes: kept };
+  yield { place, bytes: Buffer.concat(kept) };
 }
 const STREAM_PIECE_BYTES = 4 * 1024 * 1024;
 

@@ -1,7 +1,7 @@
 // A surface: a place where no secret may be. It is read by one function, whatever is there; what is planted is found by that function or by none.
 
 import type { Program } from "../../support/process.ts";
-import { ENCODINGS, type Encoding, TEXTS } from "../encodings.ts";
+import { ENCODINGS, type Encoding, MARKED, TEXTS } from "../encodings.ts";
 import type { Played, Run } from "../scenario.ts";
 import type { Piece } from "../search.ts";
 import type { Tap } from "../wire.ts";
@@ -46,6 +46,8 @@ export const asBytes = (planted: readonly Planted[]): Buffer => Buffer.concat(pl
 
 /** A surface that holds anything. */
 export const ofBytes = (name: string, read: Surface["read"], plant: Surface["plant"]): Surface => ({ name, encodings: ENCODINGS, read, plant });
+/** A surface that holds anything, but beside much else. */
+export const ofMarked = (name: string, read: Surface["read"], plant: Surface["plant"]): Surface => ({ name, encodings: MARKED, read, plant });
 /** A surface that holds text. */
 export const ofText = (name: string, read: Surface["read"], plant: (scene: Scene, text: string) => Promise<void>): Surface => ({
   name,

@@ -14,8 +14,9 @@ import { checkKey, type Opened, type RecordKey, type RecordKind, StoreTrouble, t
 import { isCode, makeFolder, namesIn, removeDrafts, removeFile, replaceFile } from "./durable.ts";
 import { type Envelope, readEnvelope, reseal, seal, unseal } from "./envelope.ts";
 import { type Keyring, type KeySource, readKeyring, VaultSettingError } from "./keyring.ts";
+import { OpenedRecords } from "./opened.ts";
 
-const KINDS: readonly RecordKind[] = ["vault", "create", "authority", "revocation", "authorization", "repository"];
+const KINDS: readonly RecordKind[] = ["vault", "create", "authority", "revocation", "authorization", "repository", "spend"];
 const LOCK_WAIT_MS = 10_000;
 const LOCK_RETRY_MS = 100;
 const WAITING_MAX = 1_000;
@@ -37,6 +38,7 @@ export class FileVault implements VaultStore {
   #keys: Keyring;
   /** The last write of each record that has one under way. F4 */
   readonly #busy = new Map<string, Promise<unknown>>();
+  readonly #opened = new OpenedRecords();
   #waiting = 0;
   #rotating: Promise<void> = Promise.resolve();
   #isClosed = false;
@@ -68,8 +70,16 @@ export class FileVault implements VaultStore {
   }
 
   async get(key: RecordKey): Promise<Opened | null> {
+    const path = this.#path(key);
+    const stamp = key.kind === "vault" ? this.#opened.stampOf(path) : null;
+    const known = this.#opened.get(path, stamp);
+    if (known) return known;
     const envelope = await this.#read(key);
-    return envelope === null ? null : { body: JSON.parse(unseal(this.#keys, key, envelope)), revision: envelope.revision };
+    if (envelope === null) return null;
+    const text = unseal(this.#keys, key, envelope);
+    const opened = { body: JSON.parse(text), revision: envelope.revision };
+    this.#opened.keep(path, stamp, opened, text.length);
+    return opened;
   }
 
   put(key: RecordKey, body: unknown, replaces: number): Promise<number | "changed"> {
@@ -116,6 +126,7 @@ export class FileVault implements VaultStore {
 
   async close(): Promise<void> {
     this.#isClosed = true;
+    this.#opened.clear();
     await this.#rotating;
     await Promise.allSettled(this.#busy.values());
     if (this.#lock.open) this.#lock.close();
@@ -181,6 +192,7 @@ export class FileVault implements VaultStore {
     try {
       return await mine;
     } finally {
+      this.#opened.changed(name);
       this.#waiting -= 1;
       if (this.#busy.get(name) === mine) this.#busy.delete(name);
     }
