@@ -20,8 +20,9 @@ import type { ModelKey } from "./model-key.ts";
 import { Exchange } from "./models/exchange.ts";
 import { JsonObject } from "./models/fields.ts";
 import type { Models, Price, Provider } from "./models/providers.ts";
-import type { Spend } from "./models/spend.ts";
+import type { Spending } from "./models/spend.ts";
 import { shape } from "./models/styles.ts";
+import { StoreTrouble } from "./store.ts";
 
 /** The model's own limit is 32 MB; a little more lets it give the answer itself. */
 const BODY_BYTES_MAX = 33 * 1024 * 1024;
@@ -37,7 +38,7 @@ const PATHS: ReadonlyMap<string, string> = new Map([
 
 export interface ModelRouteOptions {
   readonly models: Models;
-  readonly spend: Spend;
+  readonly spend: Spending;
   readonly headersTimeoutMs: number;
   readonly idleTimeoutMs: number;
   readonly bodyBytesMax?: number;
@@ -142,11 +143,12 @@ export class ModelRoute {
 
   /** Gives the refusal to answer with; null once the model's own answer went out, whole or as far as it came. */
   async #relay(exchange: Exchange, path: string, grant: Grant): Promise<RefusalCode | null> {
-    const { models, spend, log } = this.#options;
+    const { spend, log } = this.#options;
     if (this.#open > OPEN_MAX) return "busy";
     if (isEncoded(exchange.req.headers)) return "encoded";
     if (exchange.isDeclaredTooLarge()) return "too_large";
-    if (models.limit !== null && spend.spentBy(grant.sessionId) >= models.limit) return "spent"; // V6
+    const limited = await this.#limited(exchange, grant);
+    if (limited !== null) return limited;
     const leaving = await this.#leaving(exchange, path);
     if (typeof leaving === "string") return leaving;
     if (!(await this.#isAudited(leaving, grant))) return "no_audit";
@@ -172,9 +174,21 @@ export class ModelRoute {
     if (isEncoded(upstream.headers)) return exchange.drop(upstream, "model_encodes");
     const used = await exchange.pass(upstream, key, isFramed && upstream.statusCode === 200);
     const { sessionId, fence } = grant;
-    const usd = price === null ? undefined : spend.count(sessionId, used, price);
+    const usd = price === null ? undefined : await spend.count(sessionId, used, price);
     if (used.input + used.output > 0) log.info({ sessionId, fence, provider: provider.name, ...used, usd }, "model.used");
     return null;
+  }
+
+  /** V6 */
+  async #limited(exchange: Exchange, { sessionId }: Grant): Promise<RefusalCode | null> {
+    const { models, spend } = this.#options;
+    try {
+      return models.limit !== null && (await spend.spentBy(sessionId)) >= models.limit ? "spent" : null;
+    } catch (error) {
+      if (!(error instanceof StoreTrouble)) throw error;
+      exchange.reason = error.reason;
+      return "no_vault_store";
+    }
   }
 
   /** Where a request goes, and what it is there. V2 */

@@ -57,6 +57,10 @@ export class Passing {
   }
 }
 
+/** Whom a grant is for, in the characters of a record's name: `sesn_…` as it is, and `hand:a-b` as `hand_aDb`, since hands are in lower case. */
+export const nameOf = (session: string): string => session.replaceAll("-", "D").replace(":", "_");
+export const sessionOf = (name: string): string => (name.startsWith("hand_") ? `hand:${name.slice(5).replaceAll("D", "-")}` : name);
+
 /** None: an id that is not of ours. */
 function recordOf(key: RecordKey): readonly PassingRecord[] {
   const [, end, name] = ID.exec(key.id) ?? [];

@@ -10,7 +10,7 @@
 
 import type { Logger } from "pino";
 import type { Grants } from "./grant.ts";
-import { Passing } from "./passing.ts";
+import { nameOf, Passing, sessionOf } from "./passing.ts";
 import { StoreTrouble, type VaultStore } from "./store.ts";
 
 const LOOK_MS = 2_000;
@@ -131,7 +131,3 @@ export class Revocations {
     this.#isTroubled = true;
   }
 }
-
-/** Whom a grant is for, in the characters of a record's name: `sesn_…` as it is, and `hand:a-b` as `hand_aDb`, since hands are in lower case. */
-const nameOf = (session: string): string => session.replaceAll("-", "D").replace(":", "_");
-const sessionOf = (name: string): string => (name.startsWith("hand_") ? `hand:${name.slice(5).replaceAll("D", "-")}` : name);

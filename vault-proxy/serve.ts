@@ -32,6 +32,7 @@ import { Guard } from "./guard.ts";
 import { McpRoute } from "./mcp.ts";
 import { ModelRoute } from "./model.ts";
 import type { Models } from "./models/providers.ts";
+import { SharedSpend } from "./models/shared-spend.ts";
 import type { Spend } from "./models/spend.ts";
 import { Connector } from "./oauth/connector.ts";
 import { OAUTH_TIMEOUT_MS, Refresher } from "./oauth/refresh.ts";
@@ -86,10 +87,11 @@ export interface Serving {
 /** Listens; rejects with the system's error (EADDRINUSE …) if it can't. */
 export async function serve(options: ServeOptions): Promise<Serving> {
   const { log, models } = options;
+  const shared = options.vaults.driver === "server" && models.limit !== null ? new SharedSpend(options.spend, options.vaults, log) : null;
   const grants = new Grants(options.grantKeyFile, (reason) => log.warn({ reason }, "grant_key.unusable"));
   const model = new ModelRoute({
     models,
-    spend: options.spend,
+    spend: shared ?? options.spend,
     headersTimeoutMs: options.headersTimeoutMs,
     idleTimeoutMs: options.idleTimeoutMs,
     ...(options.bodyBytesMax === undefined ? {} : { bodyBytesMax: options.bodyBytesMax }),
@@ -132,7 +134,7 @@ export async function serve(options: ServeOptions): Promise<Serving> {
         vaults: options.vaults.driver,
       });
     }
-    if (req.url === "/revoke" && req.method === "POST") return revoke(req, res, { grants, revocations, repositories, log });
+    if (req.url === "/revoke" && req.method === "POST") return revoke(req, res, { grants, revocations, repositories, shared, log });
     refuse(res, "no_route");
   };
 
@@ -174,8 +176,15 @@ async function revoke(
     grants,
     revocations,
     repositories,
+    shared,
     log,
-  }: { readonly grants: Grants; readonly revocations: Revocations; readonly repositories: Repositories; readonly log: Logger },
+  }: {
+    readonly grants: Grants;
+    readonly revocations: Revocations;
+    readonly repositories: Repositories;
+    readonly shared: SharedSpend | null;
+    readonly log: Logger;
+  },
 ): Promise<void> {
   const checked = await grants.check(req.headers.authorization, "revoke");
   if (checked.type === "refused") {
@@ -196,6 +205,7 @@ async function revoke(
   }
   try {
     if (workspace !== null) await repositories.remove(workspace, sessionId);
+    await shared?.forget(sessionId);
   } catch (error) {
     if (!(error instanceof StoreTrouble)) throw error;
     log.error({ sessionId, reason: error.reason, detail: error.detail }, "vault_store.failed");

@@ -8,10 +8,11 @@
 
 /**
  * `vault`: a vault with its credentials. `create`: which id a create with an idempotency key was given. `authority`: what the egress proxy signs
- * certificates and makes placeholders with, and the key of seals. `revocation`: a session whose grants count no more (revocations.ts). `authorization`: one
- * that a person is in the middle of (oauth/flows.ts). `repository`: what a session's repositories are opened with.
+ * certificates and makes placeholders with, and the key of seals. `revocation`: a session whose grants count no more (revocations.ts). `authorization`:
+ * one that a person is in the middle of (oauth/flows.ts). `repository`: what a session's repositories are opened with. `spend`: what a session took of its
+ * limit (models/shared-spend.ts).
  */
-export type RecordKind = "vault" | "create" | "authority" | "revocation" | "authorization" | "repository";
+export type RecordKind = "vault" | "create" | "authority" | "revocation" | "authorization" | "repository" | "spend";
 
 export interface RecordKey {
   readonly workspace: string;

@@ -10,7 +10,9 @@ import { createInterface } from "node:readline";
 import type { Readable, Writable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import { z } from "zod";
+import { refuseBatch } from "./batch.ts";
 import { BridgeLink } from "./bridge-link.ts";
+import { errorMessage, RpcError } from "./rpc.ts";
 
 const END_MS = 2_000;
 const LISTEN_AGAIN_MS = 1_000;
@@ -58,13 +60,16 @@ class Bridge {
 
   /** Sends one line on; resolves when it may be followed by the next. */
   async take(text: string): Promise<void> {
-    let line: Line;
+    let given: unknown;
     try {
-      line = Line.parse(JSON.parse(text));
+      given = JSON.parse(text);
     } catch {
-      this.#write({ jsonrpc: "2.0", id: null, error: { code: -32_700, message: "The line is not a JSON-RPC message." } });
-      return;
+      given = null;
     }
+    if (Array.isArray(given)) return await this.#batch(given);
+    const read = Line.safeParse(given);
+    if (!read.success) return this.#write({ jsonrpc: "2.0", id: null, error: { code: -32_700, message: "The line is not a JSON-RPC message." } });
+    const line = read.data;
     const version = line.params?._meta?.[VERSION_META];
     if (line.method === "notifications/cancelled" && this.#link.session === null) return this.#callOff(line);
     if (this.#underWay.size >= UNDER_WAY_MAX) await Promise.race([...this.#underWay.values()].map(({ done }) => done));
@@ -74,6 +79,17 @@ class Bridge {
     this.#underWay.set(key, { off, done });
     // A greeting decides how everything after it is sent; an answer or a notice keeps its place.
     if (line.method === "initialize" || line.id === undefined || line.method === undefined) await done;
+  }
+
+  /** Answers are lines in any case: each message of a batch goes by itself. */
+  async #batch(messages: readonly unknown[]): Promise<void> {
+    try {
+      refuseBatch(messages, this.#link.version);
+    } catch (error) {
+      if (!(error instanceof RpcError)) throw error;
+      return this.#write(errorMessage(null, error));
+    }
+    for (const message of messages) await this.take(JSON.stringify(message));
   }
 
   /** B4 */

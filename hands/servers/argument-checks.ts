@@ -3,7 +3,7 @@
 //   G1  Judged is by the schema as the server gave it, not by the form that the model's API takes.
 //   G2  A schema is not to be trusted: it is read in a thread with bounded memory, which is ended when a check takes longer than CHECK_MS. A schema that
 //       did that is not judged by any more.
-//   G3  What has a default may be absent, also where the schema lists it as required.
+//   G3  What has a default may be absent, also where the schema lists it as required. What may be absent may be null.
 //   G4  What can't be judged passes: the server judges by itself anyway.
 
 import { createHash } from "node:crypto";

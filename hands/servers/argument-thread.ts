@@ -16,12 +16,19 @@ port.postMessage({ type: "ready" } satisfies Judged);
 
 function wrongIn(schema: Asked["schema"], input: unknown): string | null {
   try {
-    const judged = validator.getValidator(withDefaults(schema))(input);
+    const judged = validator.getValidator(withDefaults(schema))(withoutNulls(schema, input));
     return judged.valid ? null : judged.errorMessage;
   } catch {
     // An unknown dialect, a reference that leads out, a pattern that is none: the server judges by itself.
     return null;
   }
+}
+
+/** Null for what may be absent is judged as absent: models write it so. The server gets it as it was given. */
+function withoutNulls(schema: Asked["schema"], input: unknown): unknown {
+  if (!isObject(input)) return input;
+  const required: readonly unknown[] = Array.isArray(schema.required) ? schema.required : [];
+  return Object.fromEntries(Object.entries(input).filter(([name, value]) => value !== null || required.includes(name)));
 }
 
 /** The schema without demands for what has a default: many servers' schemas are made from what they hold afterwards, and list those as required. */

@@ -51,12 +51,12 @@ const known = new WeakMap<object, readonly Mark[] | string>();
 /** The marks, or what is wrong with one; looked for once in each schema. Its depth was looked at before. */
 function marksIn(schema: unknown): readonly Mark[] | string {
   if (typeof schema !== "object" || schema === null) return [];
-  const marks = known.get(schema) ?? findMarks(schema);
+  const marks = known.get(schema) ?? readMarks(schema);
   known.set(schema, marks);
   return marks;
 }
 
-function findMarks(schema: object): readonly Mark[] | string {
+function readMarks(schema: object): readonly Mark[] | string {
   const marks: Mark[] = [];
   const names = new Set<string>();
   /** `path` null: what stands here is not reached through `properties` alone. */
@@ -91,8 +91,8 @@ const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
 
 function first<T>(each: readonly T[], look: (item: T) => string | null): string | null {
   for (const item of each) {
-    const seen = look(item);
-    if (seen !== null) return seen;
+    const found = look(item);
+    if (found !== null) return found;
   }
   return null;
 }

@@ -1,4 +1,4 @@
-// The client of the official conformance suite: our own parts, put to the scenario that it names.
+// The client of the official conformance suite: our own parts, put to the scenario that it names (client-host.ts).
 //
 //   Scenarios of MCP itself are run by a server's hand as agents have it (hands/servers/). Two of them ask the client something: an agent's connection
 //   offers nothing that a server could ask for, so there the same transport carries a client that does.
@@ -14,10 +14,10 @@ import { Guard } from "../../vault-proxy/guard.ts";
 import { challengeIn } from "../../vault-proxy/oauth/challenge.ts";
 import { Connector } from "../../vault-proxy/oauth/connector.ts";
 import { Reach as VaultReach } from "../../vault-proxy/reach.ts";
-import { closeHands, FRESH, openUrl } from "../support/mcp/hand.ts";
+import { FRESH, openUrl } from "../support/mcp/hand.ts";
 import { ownVault } from "../support/own-vault.ts";
 
-/** All scenarios start at once: on a busy machine each has to wait. */
+/** For one scenario. */
 const RUN_MS = 110_000;
 /** How often a server may ask for another authorization. */
 const AUTHORIZATIONS_MAX = 3;
@@ -37,32 +37,47 @@ const Context = z.looseObject({
 });
 const Listed = z.looseObject({ tools: z.array(z.object({ name: z.string(), inputSchema: z.unknown() })) });
 
-const url = new URL(process.argv.at(-1) ?? "");
-const scenario = process.env.MCP_CONFORMANCE_SCENARIO ?? "";
-const context = Context.parse(JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT ?? "{}"));
-const signal = AbortSignal.timeout(RUN_MS);
+/** What the suite says to a client that it starts. */
+export const Asked = z.object({ url: z.url(), scenario: z.string(), context: z.string() });
+export type Asked = z.infer<typeof Asked>;
 
-if (NOT_OFFERED.test(scenario)) throw new Error("this way of authorization is an extension that is not offered");
-if (scenario.startsWith("auth/")) await authorized();
-else if (scenario === "elicitation-sep1034-client-defaults" || scenario === "sep-2322-client-request-state") await asked();
-else await asAgent();
-process.exit();
+interface Play {
+  readonly url: URL;
+  readonly context: z.infer<typeof Context>;
+  readonly signal: AbortSignal;
+  say(line: string): void;
+}
+
+/** Rejects when the scenario can't be played; whether it was played well, the suite knows. */
+export async function playScenario(asked: Asked, say: (line: string) => void): Promise<void> {
+  const { scenario } = asked;
+  const play: Play = {
+    url: new URL(asked.url),
+    context: Context.parse(JSON.parse(asked.context)),
+    signal: AbortSignal.timeout(RUN_MS),
+    say,
+  };
+  if (NOT_OFFERED.test(scenario)) throw new Error("this way of authorization is an extension that is not offered");
+  if (scenario.startsWith("auth/")) await authorized(play);
+  else if (scenario === "elicitation-sep1034-client-defaults" || scenario === "sep-2322-client-request-state") await askedBack(play);
+  else await asAgent(play);
+}
 
 /** Lists and calls as a session does. */
-async function asAgent(): Promise<void> {
+async function asAgent({ url, context, say }: Play): Promise<void> {
   const { hand, call } = openUrl(url.href, { connectMs: 60_000, idleMs: 60_000, totalMs: 60_000 });
   const listed = await hand.listTools({ ...FRESH, waitMs: 60_000 });
   if (listed.type !== "ready") throw new Error(`no list: ${JSON.stringify(listed)}`);
   const calls = context.toolCalls ?? listed.tools.map(({ name, input_schema }) => ({ name, arguments: argumentsFor(input_schema) }));
   for (const each of calls) {
     const outcome = await call(each.name, each.arguments);
-    process.stdout.write(`${each.name}: ${outcome.type}\n`);
+    say(`${each.name}: ${outcome.type}`);
   }
-  await closeHands();
+  await hand.stop("the scenario is over");
 }
 
 /** A client that lets itself be asked, over the transport that agents have. */
-async function asked(): Promise<void> {
+async function askedBack({ url, signal, say }: Play): Promise<void> {
   const reach = new Reach(["*"], 30_000);
   const client = new Client(
     { name: "manyhands", version: "1" },
@@ -74,12 +89,12 @@ async function asked(): Promise<void> {
   const take = async (method: string, params: Record<string, unknown>) =>
     wire.takeRaw(await client.request({ method, params }, z.looseObject({ _meta: z.record(z.string(), z.unknown()).optional() }), { signal }));
   const { tools } = Listed.parse(await take("tools/list", {}));
-  for (const { name } of tools) process.stdout.write(`${name}: ${JSON.stringify(await take("tools/call", { name, arguments: {} }))}\n`);
+  for (const { name } of tools) say(`${name}: ${JSON.stringify(await take("tools/call", { name, arguments: {} }))}`);
   await client.close();
   await reach.close();
 }
 
-async function authorized(): Promise<void> {
+async function authorized({ url, context, signal, say }: Play): Promise<void> {
   const reach = new Reach(["*"], 30_000);
   const guard = new Guard(new VaultReach([url.hostname]));
   const store = ownVault();
@@ -125,7 +140,7 @@ async function authorized(): Promise<void> {
   const { tools } = Listed.parse(await connection.request("tools/list", {}, ask));
   for (const { name, inputSchema } of tools) {
     const given = await connection.request("tools/call", { name, arguments: argumentsFor(inputSchema) }, ask);
-    process.stdout.write(`${name}: ${JSON.stringify(given)}\n`);
+    say(`${name}: ${JSON.stringify(given)}`);
   }
   await connection.close();
   await reach.close();

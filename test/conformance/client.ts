@@ -1,14 +1,18 @@
-// What the official conformance suite starts, once for each scenario and all of them at the same moment: it waits for its turn before it loads anything
-// (suite.ts gives turns), so that a machine of two cores does not run forty programs beside each other.
+// What the official conformance suite starts, once for each scenario and all of them at the same moment: it loads nothing, and hands the scenario on to
+// the one program that plays them (client-host.ts).
 
-import { once } from "node:events";
 import { connect } from "node:net";
+import { createInterface } from "node:readline";
 
-const port = Number(process.env.MANYHANDS_CONFORMANCE_TURNS ?? "");
-if (port > 0) {
-  const turn = connect(port, "127.0.0.1");
-  await once(turn, "data");
-  // The turn ends with this process.
-  turn.unref();
+const host = connect(Number(process.env.MANYHANDS_CONFORMANCE_HOST), "127.0.0.1");
+const { MCP_CONFORMANCE_SCENARIO: scenario = "", MCP_CONFORMANCE_CONTEXT: context = "{}" } = process.env;
+host.write(`${JSON.stringify({ url: process.argv.at(-1), scenario, context })}\n`);
+
+let code = 1;
+for await (const line of createInterface({ input: host })) {
+  const said = JSON.parse(line) as { readonly line?: string; readonly error?: string; readonly isOver?: boolean };
+  if (said.line !== undefined) process.stdout.write(`${said.line}\n`);
+  if (said.error !== undefined) process.stderr.write(`${said.error}\n`);
+  if (said.isOver === true) code = 0;
 }
-await import("./client-scenarios.ts");
+process.exit(code);

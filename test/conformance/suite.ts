@@ -1,16 +1,15 @@
 // Running the official conformance suite against a server, or with our client, and reading what came of it.
 
 import { mkdtemp, rm } from "node:fs/promises";
-import { createServer, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { z } from "zod";
 import { startNode } from "../support/process.ts";
 
 const RUN_MS = 240_000;
 const CLIENT_RUN_MS = 900_000;
-/** For one scenario, its turn included. */
+/** For one scenario; all are started at the same moment. */
 const CLIENT_MS = 840_000;
-const TURNS = 2;
 const EXPECTED = "test/conformance/expected-failures.yml";
 const SUITE = "node_modules/@modelcontextprotocol/conformance/dist/index.js";
 
@@ -26,17 +25,13 @@ export async function runSuite(url: string, revision: string): Promise<Verdict> 
   return judged("server", revision, ["--url", url]);
 }
 
-/** The same for our client, which client.ts is: two scenarios at a time. */
+/** The same for our client: client.ts is what the suite starts, client-host.ts what plays. */
 export async function runClientSuite(revision: string): Promise<Verdict> {
-  const turns = await giveTurns();
-  try {
-    const command = `${process.execPath} dist/test/conformance/client.js`;
-    return await judged("client", revision, ["--command", command, "--timeout", String(CLIENT_MS)], {
-      MANYHANDS_CONFORMANCE_TURNS: String(turns.port),
-    });
-  } finally {
-    turns.close();
-  }
+  await using host = startNode(["dist/test/conformance/client-host.js"]);
+  const { address } = await host.logged("process.listening");
+  const { port } = z.object({ port: z.number() }).parse(address);
+  const command = `${process.execPath} dist/test/conformance/client.js`;
+  return await judged("client", revision, ["--command", command, "--timeout", String(CLIENT_MS)], { MANYHANDS_CONFORMANCE_HOST: String(port) });
 }
 
 async function judged(
@@ -58,40 +53,6 @@ async function judged(
   } finally {
     await rm(folder, { recursive: true, force: true });
   }
-}
-
-/** Whoever connects has a turn until its connection ends. */
-async function giveTurns(): Promise<{ readonly port: number; close(): void }> {
-  const waiting: Socket[] = [];
-  const open = new Set<Socket>();
-  const next = () => {
-    while (open.size < TURNS && waiting.length > 0) {
-      const turn = waiting.shift();
-      if (turn === undefined || turn.destroyed) continue;
-      open.add(turn);
-      turn.write("go");
-    }
-  };
-  const server = createServer((socket) => {
-    socket.on("error", () => {});
-    socket.once("close", () => {
-      open.delete(socket);
-      next();
-    });
-    socket.resume();
-    waiting.push(socket);
-    next();
-  });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const address = server.address();
-  if (address === null || typeof address === "string") throw new Error("no address");
-  return {
-    port: address.port,
-    close() {
-      for (const socket of [...open, ...waiting]) socket.destroy();
-      server.close();
-    },
-  };
 }
 
 async function run(

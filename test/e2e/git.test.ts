@@ -7,6 +7,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { mint } from "../../session-store/ids.ts";
 import { engine } from "../support/docker.ts";
 import { type GitServer, startGitServer } from "../support/git-server.ts";
+import { proves } from "../support/proves.ts";
 import { needs } from "../support/real-part.ts";
 import { until } from "../support/until.ts";
 import { bash, ContainerStage } from "./cases/containers.ts";
@@ -50,7 +51,8 @@ needs("docker")("repositories in containers", () => {
     ...(token === undefined ? {} : { authorization_token: token }),
   });
 
-  test(
+  proves(
+    "git:no-token",
     "a hand clones, commits, pushes and pulls a private repository, and the token is nowhere in it",
     async () => {
       const session = await open([repository(PRIVATE, TOKEN), repository(PUBLIC)]);

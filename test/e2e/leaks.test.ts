@@ -1,9 +1,9 @@
-// The leak scan: no secret is anywhere but where it belongs, and the search for it finds whatever is planted. test/leaks/scan.ts says how.
+// The leak scan: no secret is anywhere but where it belongs, and the search for it finds whatever is planted. How: test/leaks/scan.ts.
 
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import { Canaries } from "../leaks/canaries.ts";
 import { House, type Kind } from "../leaks/house.ts";
 import { Outside } from "../leaks/outside.ts";
@@ -12,9 +12,9 @@ import { type Scanned, scan } from "../leaks/scan.ts";
 import { ensureImage, IMAGE_MS } from "../support/docker.ts";
 import { needs } from "../support/real-part.ts";
 
+/** Most of it waits: for leases, and for the minute after which the gateway's heap is looked at. */
 const SCAN_MS = 420_000;
-
-const scanned = new Map<Kind, Scanned | Error>();
+const KINDS = ["apart", "npm start"] as const;
 
 async function scanOf(kind: Kind): Promise<Scanned> {
   const folder = await mkdtemp(join(tmpdir(), "leaks-"));
@@ -26,10 +26,15 @@ async function scanOf(kind: Kind): Promise<Scanned> {
   try {
     const house = await House.open(kind, folder, outside, canaries);
     try {
-      return await scan({ house, outside, canaries, tell }, kind);
+      const scanned = await scan({ house, outside, canaries, tell }, kind);
+      const { planted, surfaces, bytes } = scanned;
+      process.stdout.write(`leak scan, ${kind}: ${planted} plants on ${surfaces} surfaces, ${Math.round(bytes / 1e6)} MB searched, ${told.at(-1)}\n`);
+      return scanned;
+    } catch (error) {
+      process.stdout.write(`leak scan, ${kind}:\n${told.join("\n")}\n`);
+      throw error;
     } finally {
       await house.close();
-      console.log(`${kind}\n${told.join("\n")}`);
     }
   } finally {
     await outside.close();
@@ -37,23 +42,33 @@ async function scanOf(kind: Kind): Promise<Scanned> {
   }
 }
 
-needs("docker", "redis-server")("the leak scan", () => {
-  test(
-    "x",
-    async () => {
-      await ensureImage();
-      for (const kind of (process.env.KINDS ?? "apart").split(",") as Kind[]) {
-        const { leaks, missed, ...figures } = await scanOf(kind);
-        console.log(kind, figures);
-        const count = (all: string[]) => {
-          const m = new Map<string, number>();
-          for (const a of all) m.set(a, (m.get(a) ?? 0) + 1);
-          return [...m].map(([a, n]) => `${n} ${a}`).join("\n");
-        };
-        console.log("LEAKS", count(leaks.map((l) => `${l.surface} | ${l.place} | ${l.canary} | ${l.encoding}`)).slice(0, 9000));
-        console.log("MISSED", missed.length, missed.join("\n").slice(0, 6000));
-      }
-    },
-    SCAN_MS,
-  );
+/** Memory of other users' processes is root's to read. */
+function scanning(): typeof describe | typeof describe.skip {
+  const found = needs("docker", "redis-server");
+  if (isRoot()) return found;
+  if (process.env.CI) throw new Error("In CI nothing is skipped: the leak scan reads other processes' memory and wants root.");
+  process.stderr.write("\n*** SKIPPED: the leak scan reads other processes' memory and wants root. ***\n");
+  return describe.skip;
+}
+
+scanning()("of two installations that use every kind of credential, fail and crash", () => {
+  const scanned = new Map<Kind, Scanned>();
+  beforeAll(async () => {
+    await ensureImage();
+    const all = await Promise.allSettled(KINDS.map(async (kind) => scanned.set(kind, await scanOf(kind))));
+    for (const one of all) if (one.status === "rejected") throw one.reason;
+  }, SCAN_MS + IMAGE_MS);
+
+  test.each(KINDS)("%s: every secret was used where it belongs", (kind) => {
+    expect(scanned.get(kind)?.unused).toEqual([]);
+  });
+
+  test.each(KINDS)("%s: no secret is on any surface, in any encoding", (kind) => {
+    expect(scanned.get(kind)?.leaks).toEqual([]);
+  });
+
+  test.each(KINDS)("%s: everything that was planted was found, on every surface and in every encoding", (kind) => {
+    expect(scanned.get(kind)?.missed).toEqual([]);
+    expect(scanned.get(kind)?.planted).toBeGreaterThan(500);
+  });
 });

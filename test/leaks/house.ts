@@ -9,6 +9,7 @@ import { join } from "node:path";
 import { ensureKeys } from "../../gateway/keys.ts";
 import { environmentFor, type Role as ProgramRole } from "../../gateway/roles.ts";
 import { freePort, type RedisServer, startRedis } from "../chaos/redis-server.ts";
+import { removeAll } from "../support/docker.ts";
 import { type Program, ROOT, startNode, startProgram } from "../support/process.ts";
 import { ENGINE_SOCKET } from "../support/real-part.ts";
 import { until } from "../support/until.ts";
@@ -112,6 +113,7 @@ export class House {
       MANYHANDS_MODEL_KEY_FILE: join(given, "model.key"),
       ANTHROPIC_BASE_URL: outside.modelUrl,
       NODE_EXTRA_CA_CERTS: join(given, "outside.pem"),
+      MANYHANDS_GIT_HOSTS: outside.git.url,
       MANYHANDS_INTERNAL_HOSTS: "127.0.0.1,localhost",
       MANYHANDS_MCP_INTERNAL_HOSTS: "*",
       MANYHANDS_EGRESS_INTERNAL_HOSTS: `${hostOf(outside.hostUrl)},${hostOf(outside.secureUrl)}`,
@@ -193,9 +195,11 @@ export class House {
   }
 
   async close(): Promise<void> {
+    const hosts = this.programs.flatMap((program) => program.linesOf("process.listening", { role: "hands" }).map(({ id }) => String(id)));
     for (const program of this.programs) program.kill("SIGTERM");
     for (const program of this.programs) await program[Symbol.asyncDispose]();
     await this.#redis?.kill();
+    for (const host of new Set(hosts)) await removeAll(host);
     for (const tap of this.taps) await tap.close();
   }
 

@@ -44,14 +44,15 @@ export function* messagesOf(bytes: Buffer): Generator<Message> {
   }
 }
 
-const valueOf = (headers: string, name: string): string => new RegExp(`^${name}:[ \\t]*(.*)$`, "im").exec(headers)?.[1]?.trim().toLowerCase() ?? "";
+const headerOf = (headers: string, name: string): string => new RegExp(`^${name}:[ \\t]*(.*)$`, "im").exec(headers)?.[1]?.trim().toLowerCase() ?? "";
 
 function bodyAt(bytes: Buffer, from: number, first: string, headers: string): { body: Buffer; next: number } {
   if (HAS_NO_BODY.test(first)) return { body: Buffer.alloc(0), next: from };
-  if (valueOf(headers, "transfer-encoding").includes("chunked")) return chunksAt(bytes, from);
-  const length = valueOf(headers, "content-length");
+  if (headerOf(headers, "transfer-encoding").includes("chunked")) return chunksAt(bytes, from);
+  const length = headerOf(headers, "content-length");
   const isRequest = !first.startsWith("HTTP/");
-  if (length === "" && isRequest && !first.startsWith("CONNECT ") && valueOf(headers, "upgrade") === "") return { body: Buffer.alloc(0), next: from };
+  if (length === "" && isRequest && !first.startsWith("CONNECT ") && headerOf(headers, "upgrade") === "")
+    return { body: Buffer.alloc(0), next: from };
   const to = length === "" ? bytes.length : Math.min(bytes.length, from + Number(length));
   return { body: bytes.subarray(from, to), next: to };
 }
@@ -73,8 +74,8 @@ function chunksAt(bytes: Buffer, from: number): { body: Buffer; next: number } {
 
 function formsOf(body: Buffer, headers: string): { bodies: readonly Buffer[]; isStream: boolean } {
   if (body.length === 0) return { bodies: [], isStream: false };
-  const unpacked = attempt(PACKERS[valueOf(headers, "content-encoding")], body);
-  const isStream = valueOf(headers, "content-type").startsWith("text/event-stream");
+  const unpacked = attempt(PACKERS[headerOf(headers, "content-encoding")], body);
+  const isStream = headerOf(headers, "content-type").startsWith("text/event-stream");
   const bodies = unpacked === null ? [body] : [body, unpacked];
   return { bodies: isStream ? [...bodies, ...joined(unpacked ?? body)] : bodies, isStream };
 }

@@ -5,6 +5,7 @@ import { request as ask, createServer, type IncomingMessage, type RequestListene
 import { createServer as createSecureServer } from "node:https";
 import type { AddressInfo, Server } from "node:net";
 import { brotliCompressSync, deflateSync, gzipSync } from "node:zlib";
+import { type GitServer, startGitServer } from "../support/git-server.ts";
 import { RawServer, says, tool } from "../support/mcp/raw.ts";
 import { type ScriptedModel, startModel } from "../support/model/server.ts";
 import { outsideAuthority } from "../vault-proxy/egress-kit.ts";
@@ -35,14 +36,16 @@ function escapedIn(json: string, secret: string, form: string): string {
   const before = form === "escaped-twice" ? "\\\\" : "\\";
   const all = [...secret].map((letter) => `${before}u00${letter.charCodeAt(0).toString(16)}`).join("");
   const slashes = secret.replaceAll("/", `${before}/`);
-  let times = 0;
-  return json.replaceAll(secret, () => ((times += 1) % 2 === 0 ? slashes : all));
+  // Every other one in either way.
+  return json.split(secret).reduce((text, piece, at) => `${text}${at % 2 === 0 ? slashes : all}${piece}`);
 }
 
 const bearerOf = (req: IncomingMessage): string => String(req.headers.authorization ?? "").replace(/^Bearer /, "");
 
 export class Outside {
   readonly model: ScriptedModel;
+  /** Of `acme/private` and `acme/echo`; the second one says everything back. */
+  readonly git: GitServer;
   /** "canary at place" of all that came. */
   readonly arrived = new Set<string>();
   readonly #canaries: Canaries;
@@ -58,13 +61,17 @@ export class Outside {
   /** Names of the canaries that the next renewal gives; null: it is refused. */
   renewal: { readonly access: string; readonly refresh: string } | null = null;
 
-  private constructor(canaries: Canaries, model: ScriptedModel) {
+  private constructor(canaries: Canaries, model: ScriptedModel, git: GitServer) {
     this.#canaries = canaries;
     this.model = model;
+    this.git = git;
   }
 
   static async open(canaries: Canaries): Promise<Outside> {
-    const outside = new Outside(canaries, await startModel());
+    const git = await startGitServer();
+    const outside = new Outside(canaries, await startModel(), git);
+    for (const path of ["acme/private", "acme/echo"]) await git.add(path, { "README.md": "words\n" }, canaries.of("git token"));
+    git.before = (req, res) => outside.#git(req, res);
     outside.modelUrl = await outside.#listen((req, res) => void outside.#model(req, res));
     outside.tokenEndpoint = `${await outside.#listen((req, res) => void outside.#tokens(req, res))}/token`;
     outside.hostUrl = await outside.#listen((req, res) => void outside.#host(req, res));
@@ -131,6 +138,7 @@ export class Outside {
       await closed;
     }
     await this.model.close();
+    await this.git.close();
   }
 
   /** The scripted model, but for requests whose last words hold `model-fault KIND`: once each they are answered with the key. */
@@ -204,6 +212,15 @@ export class Outside {
       res.writeHead(200, headers);
       await inPieces(res, said);
     } else res.writeHead(200, headers).end(said);
+  }
+
+  #git(req: IncomingMessage, res: ServerResponse): boolean {
+    const basic = Buffer.from(String(req.headers.authorization ?? "").replace("Basic ", ""), "base64").toString();
+    this.#note("git", basic);
+    if (!req.url?.startsWith("/acme/echo/")) return false;
+    const said = `${JSON.stringify(req.headers)} ${formsOf(basic.slice(basic.indexOf(":") + 1))}`;
+    res.writeHead(403, { "content-type": "text/plain", "x-echo": basic, "www-authenticate": `Basic realm="${basic}"` }).end(said);
+    return true;
   }
 
   #note(place: string, text: string): void {

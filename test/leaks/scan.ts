@@ -95,6 +95,7 @@ export async function scan(run: Run, kind: Kind): Promise<Scanned> {
     if (surfaces.includes(programs.heap)) {
       await until(() => performance.now() > played.givenAt + AFTER_MS, { timeoutMs: 2 * AFTER_MS, pollMs: 500 });
       await look(search, scene, programs.heap);
+      run.tell("read: heap of the gateway");
     }
     const blind = surfaces.filter(({ name }) => (search.looked.get(name) ?? 0) === 0);
     if (blind.length > 0) throw new Error(`Nothing was read on: ${blind.map(({ name }) => name).join(", ")}`);

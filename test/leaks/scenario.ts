@@ -51,6 +51,7 @@ export const ARRIVALS = [
   "wrong bearer at strict",
   "keeper bearer at keeper",
   "model key at model",
+  "git token at git",
 ] as const;
 
 export async function play(run: Run): Promise<Played> {
@@ -59,11 +60,10 @@ export async function play(run: Run): Promise<Played> {
   await stage.crashes();
   run.tell("crashes over");
   const given = await stage.give();
+  await stage.register(given.vaultId);
+  const session = await stage.open(given.vaultId, ["acme/private", "acme/echo"]);
   const givenAt = performance.now();
   run.tell("secrets handed over");
-  await stage.register(given.vaultId);
-  const session = await stage.open(given.vaultId);
-  run.tell("sessions opened");
   const faults = MODEL_FAULTS.map(async (fault) => stage.turn(await stage.open(given.vaultId), [], `model-fault ${fault} ${mint("fault")}`));
   await stage.turn(session, [bash(LOOK_AROUND), bash(asking(outside))]);
   await stage.turn(session, [
@@ -96,7 +96,9 @@ const echo = (server: string, text: string): string => `call mcp__${server}__ech
 
 const LOOK_AROUND = [
   "env; set; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline | tr '\\0' '\\n'; ls -laR /run /mnt /tmp; id",
-  "git init -q repo && cd repo && git config user.email a@b && git config user.name a && env > env.txt && git add . && git commit -qm 'with the environment' && git remote add origin https://localhost/repo",
+  "git init -q repo && cd repo && git config user.email a@b && git config user.name a && env > env.txt && git add . && git commit -qm 'with the environment'; git remote add origin https://localhost/repo",
+  "cd ../private && cat README.md && git config user.email a@b && git config user.name a && echo more > more && git add more && git commit -qm more && git push -q",
+  "GIT_TRACE_CURL=1 GIT_TRACE=1 git pull -q 2> ../trace; git remote -v; git ls-remote ../echo; cat ../trace | head -c 20000; cd ..",
   "cp /proc/self/environ /tmp/environ; env | gzip > /tmp/env.gz",
 ].join("\n");
 
@@ -220,9 +222,9 @@ class Stage {
   }
 
   /** A session with these vaults, whose stream somebody follows. */
-  async open(vaultId: string): Promise<string> {
-    const { outside } = this.#run;
-    const { agents, environments, sessions } = this.#client.beta;
+  async open(vaultId: string, repositories: readonly string[] = []): Promise<string> {
+    const { outside, canaries } = this.#run;
+    const { agents, environments } = this.#client.beta;
     const names = Object.keys(this.#servers);
     const allowed = { permission_policy: { type: "always_allow" as const } };
     const agent = await agents.create({
@@ -233,7 +235,13 @@ class Stage {
     });
     const networking = { type: "limited" as const, allowed_hosts: [outside.hostUrl, outside.secureUrl].map((url) => new URL(url).host) };
     const environment = await environments.create({ name: mint("leaks"), config: { type: "cloud", networking } });
-    const { id } = await sessions.create({ agent: agent.id, environment_id: environment.id, vault_ids: [vaultId] });
+    const resources = repositories.map((path) => ({
+      type: "github_repository" as const,
+      url: `${outside.git.url}/${path}`,
+      authorization_token: canaries.of("git token"),
+    }));
+    const session = { agent: agent.id, environment_id: environment.id, vault_ids: [vaultId], ...(resources.length === 0 ? {} : { resources }) };
+    const { id } = await this.#owner.beta.sessions.create(session);
     this.sessions.push(id);
     this.#following.push(this.#follow(id));
     return id;

@@ -7,6 +7,8 @@ import { promisify } from "node:util";
 import type { Piece } from "../search.ts";
 
 const FILE_BYTES_MAX = 256 * 1024 * 1024;
+/** Of files that somebody else may have written, larger ones are left. */
+const OTHERS_BYTES_MAX = 8 * 1024 * 1024;
 
 export interface Walk {
   readonly name: string;
@@ -40,7 +42,7 @@ export async function* changedIn(folder: string, since: number, butFor: string):
   for (const path of said.stdout?.split("\0") ?? []) {
     if (path === "") continue;
     const { size } = await lstat(path).catch(() => ({ size: 0 }));
-    const bytes = size > FILE_BYTES_MAX ? null : await readFile(path).catch(() => null);
-    if (bytes !== null) yield { place: `a file in ${folder}`, bytes };
+    const bytes = size > OTHERS_BYTES_MAX ? null : await readFile(path).catch(() => null);
+    if (bytes !== null) yield { place: `a file in ${folder}`, bytes, isPlain: true };
   }
 }

@@ -160,7 +160,7 @@ export const vaultFolder: Surface = ofBytes(
 export const dataFolder: Surface = ofBytes(
   "data folder",
   ({ house }) =>
-    filesIn({ name: "data", folder: house.data, isLeftOut: (path) => ["vault", "store"].some((name) => path === join(house.data, name)) }),
+    filesIn({ name: "data", folder: house.data, isLeftOut: (path) => ["vault", "session-store"].some((name) => path === join(house.data, name)) }),
   ({ house }, planted) => plantFiles(join(house.data, "hands"), planted),
 );
 

@@ -1,6 +1,6 @@
 // What is kept of sessions: their logs as the API shows them, and the store under them.
 
-import { readdir } from "node:fs/promises";
+import { cp, mkdtemp, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import Anthropic from "@anthropic-ai/sdk";
 import Database from "libsql";
@@ -65,11 +65,14 @@ export const sessionLog: Surface = ofText(
 export const embedded: Surface = ofText(
   "files of the store",
   async function* ({ house }) {
-    const folder = join(house.data, "store");
+    const folder = join(house.data, "session-store");
     yield* filesIn({ name: "store", folder });
-    for (const name of await readdir(folder)) {
+    // A copy: whoever owns the store lets nobody else in.
+    const copy = await mkdtemp(join(house.folder, "store-"));
+    await cp(folder, copy, { recursive: true });
+    for (const name of await readdir(copy)) {
       if (!name.endsWith(".db")) continue;
-      const database = new Database(join(folder, name), { readonly: true } as never);
+      const database = new Database(join(copy, name));
       const tables = database.prepare("SELECT name FROM sqlite_master WHERE type = 'table'").all() as { name: string }[];
       for (const table of tables)
         for (const row of database.prepare(`SELECT * FROM "${table.name}"`).all() as Record<string, unknown>[])

@@ -1,6 +1,7 @@
 // A server's hand without a host around it, for tests of the hand itself.
 
-import { fileURLToPath } from "node:url";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
 import { type Logger, pino } from "pino";
 import type { ListAsk, Outcome } from "../../../hands/hand.ts";
 import { ArgumentChecks } from "../../../hands/servers/argument-checks.ts";
@@ -10,6 +11,7 @@ import type { Where } from "../../../hands/servers/connection.ts";
 import { ServerHand } from "../../../hands/servers/hand.ts";
 import { Reach } from "../../../hands/servers/reach.ts";
 import { mint } from "../../../session-store/ids.ts";
+import { ROOT } from "../process.ts";
 
 const TIMES: Times = { connectMs: 3_000, idleMs: 5_000, totalMs: 20_000 };
 const BASE = { PATH: process.env.PATH ?? "", HOME: process.env.HOME ?? "" };
@@ -23,7 +25,7 @@ export interface OpenHand {
   call(tool: string, input?: object, id?: string): Promise<Outcome>;
 }
 
-const checks = new ArgumentChecks(pino({ level: "error" }), new URL("../../../dist/hands/servers/argument-thread.js", import.meta.url));
+const checks = new ArgumentChecks(pino({ level: "error" }), pathToFileURL(join(ROOT, "dist/hands/servers/argument-thread.js")));
 const opened: ServerHand[] = [];
 const reaches: Reach[] = [];
 
@@ -58,7 +60,7 @@ export function openCommand(command: Partial<Command>, times: Partial<Times> = {
   return openAt({ type: "command", secrets: Object.values(whole.env), start: () => children.start(hand, whole) }, times);
 }
 
-const PROGRAM = fileURLToPath(new URL("../../../dist/test/support/mcp/stdio.js", import.meta.url));
+const PROGRAM = join(ROOT, "dist/test/support/mcp/stdio.js");
 
 /** The scripted server of stdio.ts. */
 export const stdio = (mode: string): Partial<Command> => ({ args: [PROGRAM, mode] });

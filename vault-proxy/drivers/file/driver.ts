@@ -16,7 +16,7 @@ import { type Envelope, readEnvelope, reseal, seal, unseal } from "./envelope.ts
 import { type Keyring, type KeySource, readKeyring, VaultSettingError } from "./keyring.ts";
 import { OpenedRecords } from "./opened.ts";
 
-const KINDS: readonly RecordKind[] = ["vault", "create", "authority", "revocation", "authorization", "repository"];
+const KINDS: readonly RecordKind[] = ["vault", "create", "authority", "revocation", "authorization", "repository", "spend"];
 const LOCK_WAIT_MS = 10_000;
 const LOCK_RETRY_MS = 100;
 const WAITING_MAX = 1_000;
