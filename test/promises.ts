@@ -40,6 +40,7 @@ export const PROMISES = {
   "credential:renewed-once": "However many calls need new tokens, on however many vault proxies, the authorization server is asked once.",
   "egress:allowed": "Programs in a container reach what their environment allows, and nothing else, however an address is written.",
   "egress:placeholder": "A hand holds a placeholder: a credential is put in on its own host alone, and is nowhere in the container.",
+  "git:no-token": "A hand clones, pulls and pushes its session's repositories, and what opens them is nowhere in it.",
   "hand:approved": "A registered hand's tools are offered and called as they were approved, or not at all.",
   "hand:asked-once": "A call of a session's hands from outside runs at most once, whatever dies, and stands in the session's log.",
   "redis:returns": "When Redis comes back, streams and turns go on within ten seconds, with nothing lost.",

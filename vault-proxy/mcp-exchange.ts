@@ -5,7 +5,6 @@
 //   X2  A caller that leaves ends the request at the server; an answer that breaks off there breaks off here.
 //   X3  An exchange can be cut from outside: when its grant is revoked, when its credential is gone.
 
-import { once } from "node:events";
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:http";
 import { Readable } from "node:stream";
 import { createBrotliDecompress, createGunzip, createInflate } from "node:zlib";
@@ -31,7 +30,9 @@ export class McpExchange {
   /** Why it did not end well; "" if it did. */
   reason = "";
   bytesOut = 0;
-  readonly #abort = new AbortController();
+  /** Why it is over before its end; null: it is not. */
+  cutBy: Error | null = null;
+  readonly #hearers = new Set<(why: Error) => void>();
   readonly #deadline: NodeJS.Timeout;
 
   constructor(req: IncomingMessage, res: ServerResponse, bytesMax: number) {
@@ -45,14 +46,16 @@ export class McpExchange {
     res.on("error", () => {});
   }
 
-  get signal(): AbortSignal {
-    return this.#abort.signal;
+  /** Hears of a cut, until what this gives is called. X2 X3 */
+  onCut(hear: (why: Error) => void): () => void {
+    this.#hearers.add(hear);
+    return () => void this.#hearers.delete(hear);
   }
 
   /** X3 */
   cut(reason: string): void {
     this.reason = reason;
-    this.#abort.abort(new Error("The exchange was cut."));
+    this.#cut(new Error("The exchange was cut."));
     this.res.destroy();
   }
 
@@ -113,7 +116,7 @@ export class McpExchange {
 
   refuse(code: RefusalCode): void {
     this.#note(code);
-    if (this.#abort.signal.aborted) {
+    if (this.cutBy !== null) {
       this.status = CALLER_LEFT;
       this.res.destroy();
       return;
@@ -130,18 +133,35 @@ export class McpExchange {
   }
 
   #note(reason: string): void {
-    if (this.reason === "") this.reason = this.#abort.signal.aborted ? "caller_left" : reason;
+    if (this.reason === "") this.reason = this.cutBy !== null ? "caller_left" : reason;
   }
 
   async #write(piece: Buffer): Promise<void> {
     if (piece.length === 0) return;
     this.bytesOut += piece.length;
-    if (!this.res.write(piece)) await once(this.res, "drain", { signal: this.#abort.signal });
+    if (!this.res.write(piece)) await this.#drained();
   }
 
   readonly #onClose = (): void => {
-    if (!this.res.writableFinished) this.#abort.abort(new Error("The caller left."));
+    if (!this.res.writableFinished) this.#cut(new Error("The caller left."));
   };
+
+  #cut(why: Error): void {
+    if (this.cutBy !== null) return;
+    this.cutBy = why;
+    for (const hear of this.#hearers) hear(why);
+  }
+
+  #drained(): Promise<void> {
+    return new Promise((resolve, reject) => {
+      if (this.cutBy !== null) return reject(this.cutBy);
+      const off = this.onCut(reject);
+      this.res.once("drain", () => {
+        off();
+        resolve();
+      });
+    });
+  }
 }
 
 /** The body without its packing; null: it is packed in a way that was not asked for and that nothing here opens. X1 */

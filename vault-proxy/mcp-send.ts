@@ -1,7 +1,7 @@
 // A request to an MCP server, and the head of its answer.
 //
-//   W1  An answer that says that it is short comes whole; any other comes as it comes, and no faster than it is read.
-//   W2  The signal ends the request, and with it its answer.
+//   W1  An answer that came with its head, or says that it is short, is given whole; any other as it comes, and no faster than it is read.
+//   W2  A cut ends the request, and with it its answer.
 
 import type { IncomingHttpHeaders } from "node:http";
 import { Readable } from "node:stream";
@@ -16,11 +16,17 @@ export interface ServerAnswer {
   readonly body: Buffer | Readable;
 }
 
+/** What may end a request before its end. */
+export interface Cut {
+  readonly cutBy: Error | null;
+  onCut(hear: (why: Error) => void): () => void;
+}
+
 /** Throws what kept an answer from coming; where it breaks off later, its body says so. */
-export function send(agent: Dispatcher, request: Dispatcher.DispatchOptions, signal: AbortSignal): Promise<ServerAnswer> {
+export function send(agent: Dispatcher, request: Dispatcher.DispatchOptions, cut: Cut): Promise<ServerAnswer> {
   return new Promise((resolve, reject) => {
-    if (signal.aborted) return reject(signal.reason);
-    const sending = new Sending(signal, resolve, reject);
+    if (cut.cutBy !== null) return reject(cut.cutBy);
+    const sending = new Sending(cut, resolve, reject);
     try {
       agent.dispatch(request, sending);
     } catch (error) {
@@ -30,7 +36,7 @@ export function send(agent: Dispatcher, request: Dispatcher.DispatchOptions, sig
 }
 
 class Sending implements Dispatcher.DispatchHandler {
-  readonly #signal: AbortSignal;
+  readonly #noMore: () => void;
   readonly #resolve: (answer: ServerAnswer) => void;
   readonly #reject: (error: unknown) => void;
   #controller: Dispatcher.DispatchController | null = null;
@@ -40,11 +46,14 @@ class Sending implements Dispatcher.DispatchHandler {
   #body: Readable | null = null;
   #isOver = false;
 
-  constructor(signal: AbortSignal, resolve: (answer: ServerAnswer) => void, reject: (error: unknown) => void) {
-    this.#signal = signal;
+  constructor(cut: Cut, resolve: (answer: ServerAnswer) => void, reject: (error: unknown) => void) {
     this.#resolve = resolve;
     this.#reject = reject;
-    signal.addEventListener("abort", this.#onAbort, { once: true });
+    this.#noMore = cut.onCut((why) => {
+      if (this.#isOver) return;
+      this.#stop(why);
+      this.#controller?.abort(new Error("given up"));
+    });
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
@@ -54,11 +63,17 @@ class Sending implements Dispatcher.DispatchHandler {
 
   onResponseStart(controller: Dispatcher.DispatchController, statusCode: number, headers: IncomingHttpHeaders): void {
     if (statusCode < 200 || this.#isOver) return;
-    this.#head = { statusCode, headers };
-    if (Number(headers["content-length"] ?? Number.NaN) <= SHORT_BYTES_MAX) {
-      this.#pieces = [];
-      return;
-    }
+    const head = { statusCode, headers };
+    this.#head = head;
+    this.#pieces = [];
+    if (Number(headers["content-length"] ?? Number.NaN) <= SHORT_BYTES_MAX) return;
+    // What came with the head is read before this is.
+    process.nextTick(() => {
+      if (!this.#isOver) this.#flow(controller, head);
+    });
+  }
+
+  #flow(controller: Dispatcher.DispatchController, head: Omit<ServerAnswer, "body">): void {
     const body = new Readable({
       read: () => controller.resume(),
       destroy: (error, done) => {
@@ -70,7 +85,9 @@ class Sending implements Dispatcher.DispatchHandler {
     // What breaks off while nobody reads is told to whoever reads; without a listener it would be nobody's error.
     body.on("error", () => {});
     this.#body = body;
-    this.#resolve({ statusCode, headers, body });
+    for (const piece of this.#pieces ?? []) if (!body.push(piece)) controller.pause();
+    this.#pieces = null;
+    this.#resolve({ ...head, body });
   }
 
   onResponseData(controller: Dispatcher.DispatchController, piece: Buffer): void {
@@ -89,12 +106,6 @@ class Sending implements Dispatcher.DispatchHandler {
     if (!this.#isOver) this.#stop(error);
   }
 
-  readonly #onAbort = (): void => {
-    if (this.#isOver) return;
-    this.#stop(this.#signal.reason);
-    this.#controller?.abort(new Error("given up"));
-  };
-
   #stop(error: unknown): void {
     this.#settle();
     if (this.#body) this.#body.destroy(error instanceof Error ? error : new Error("it broke off"));
@@ -103,6 +114,6 @@ class Sending implements Dispatcher.DispatchHandler {
 
   #settle(): void {
     this.#isOver = true;
-    this.#signal.removeEventListener("abort", this.#onAbort);
+    this.#noMore();
   }
 }

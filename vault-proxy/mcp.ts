@@ -37,6 +37,7 @@ const BODY_BYTES_MAX = 33 * 1024 * 1024;
 const OPEN_MAX = 4_096;
 const CHECK_MS = 60_000;
 const URL_CHARS_MAX = 2_048;
+const ADDRESSES_MAX = 256;
 
 export interface McpRouteOptions {
   readonly vaults: Vaults;
@@ -183,16 +184,17 @@ export class McpRoute {
         given,
         audit.write({ use: "mcp", session: grant.sessionId, fence: grant.fence, ...place, origin: target.origin }),
       ]);
-      const { "content-length": length, ...headers } = mcpRequestHeaders(exchange.req.headers, token);
+      const headers = mcpRequestHeaders(exchange.req.headers, token);
+      if (body === null) delete headers["content-length"];
       const request: Dispatcher.DispatchOptions = {
         origin: target.origin,
         path: target.pathname + target.search,
         method,
-        headers: body === null || length === undefined ? headers : { ...headers, "content-length": length },
+        headers,
         // An iterable is taken as well; the declaration lags behind.
         body: body as Buffer | null,
       };
-      return await send(guard.agent, request, exchange.signal);
+      return await send(guard.agent, request, exchange);
     } catch (error) {
       return error instanceof AuditTrouble ? "no_audit" : exchange.failed(error);
     }
@@ -251,8 +253,17 @@ function addressesOf({ headers }: IncomingMessage, method: Method): { readonly t
 }
 
 function addressOf(text: string | string[] | undefined): URL | null {
-  if (typeof text !== "string" || text.length > URL_CHARS_MAX || !URL.canParse(text)) return null;
+  if (typeof text !== "string" || text.length > URL_CHARS_MAX) return null;
+  const known = addresses.get(text);
+  if (known) return known;
+  if (!URL.canParse(text)) return null;
   const url = new URL(text);
   const isPlain = url.username === "" && url.password === "" && url.hash === "";
-  return isPlain && /^https?:$/.test(url.protocol) ? url : null;
+  if (!isPlain || !/^https?:$/.test(url.protocol)) return null;
+  if (addresses.size >= ADDRESSES_MAX) addresses.clear();
+  addresses.set(text, url);
+  return url;
 }
+
+/** Read once: callers say the same few again and again. */
+const addresses = new Map<string, URL>();

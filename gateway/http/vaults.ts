@@ -41,10 +41,15 @@ export function relayVaults(proxy: VaultProxy, askingOf: (request: Request, resp
       });
     } catch (error) {
       if (left.signal.aborted) return;
+      body?.overwrite();
       await body?.drain();
       throw body?.isTooLong ? new Refusal("too_large", `The request body is over the limit of ${BODY_BYTES_MAX} bytes.`) : error;
     }
-    await pass(answer, response, left.signal);
+    try {
+      await pass(answer, response, left.signal);
+    } finally {
+      body?.overwrite();
+    }
   };
 }
 
@@ -67,10 +72,11 @@ async function pass(answer: Dispatcher.ResponseData, response: ServerResponse, l
   }
 }
 
-/** A request's body on its way: counted, never kept. */
+/** A request's body on its way: counted, and overwritten once it is answered, since a secret would lie in memory that is free until that is used again. */
 class Body {
   readonly stream = new PassThrough();
   readonly #request: Request;
+  readonly #passed: Buffer[] = [];
   #bytes = 0;
   isTooLong = false;
 
@@ -83,7 +89,8 @@ class Body {
     request.on("data", (piece: Buffer) => {
       this.#bytes += piece.length;
       if (this.#bytes > BODY_BYTES_MAX) this.#refuse();
-      else if (!this.stream.destroyed && !this.stream.write(piece)) {
+      else this.#passed.push(piece);
+      if (!this.isTooLong && !this.stream.destroyed && !this.stream.write(piece)) {
         request.pause();
         this.stream.once("drain", () => request.resume());
       }
@@ -97,6 +104,10 @@ class Body {
   #refuse(): void {
     this.isTooLong = true;
     this.stream.destroy(new Error("too long"));
+  }
+
+  overwrite(): void {
+    for (const piece of this.#passed.splice(0)) piece.fill(0);
   }
 
   async drain(): Promise<void> {

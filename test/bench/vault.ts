@@ -1,7 +1,8 @@
 // What the vault proxy adds to a call of an MCP server: the route that puts a credential in, beside the bare hop to the same server, in one run.
 //
 // Server and caller are in this process, the proxies are programs: one with its audit on the disk, one with its audit in a memory file system, where a
-// sync costs nothing. Without /dev/shm the second one is left out. Calls take turns between the ways, so that all meet the same machine.
+// sync costs nothing. Without /dev/shm the second one is left out. A byte relay of a few lines stands beside them: the least that any program between
+// can add, since the bare hop has no other program in it. Calls take turns between the ways, so that all meet the same machine.
 
 import { existsSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
@@ -39,6 +40,9 @@ export async function measureVault(folder: string, n: number): Promise<void> {
   const proxies: Program[] = [];
   const ways: Way[] = [wayTo("bare loopback hop", target, {})];
   try {
+    const bytes = startProgram("test/bench/relay-parts", { args: ["bytes", target] });
+    proxies.push(bytes);
+    ways.push(wayTo("through a byte relay of a few lines, no credential", await bytes.listening(), {}));
     const places: (readonly [string, string])[] = [["through the vault proxy, audit synced to the disk", join(folder, "vault")]];
     if (inMemory !== null) places.push(["through the vault proxy, audit line not synced", inMemory]);
     for (const [name, dataDir] of places) {

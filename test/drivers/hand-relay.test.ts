@@ -5,8 +5,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type ClientEra, connectClient } from "../support/mcp/clients.ts";
+import { makeServer } from "../support/mcp/full-old.ts";
 import { FIRST, openRelayDoors, type RelayDoors, SECOND } from "../support/mcp/relay-doors.ts";
 import { EVERYTHING, file } from "../support/mcp/server-relay.ts";
+import { type SseServer, startSseServer } from "../support/mcp/sse-server.ts";
 import { until } from "../support/until.ts";
 import { HAND_KEY, makePlace, type Place } from "./hand-host.ts";
 
@@ -15,8 +17,12 @@ const STDIO = "dist/test/support/mcp/stdio.js";
 let dir: string;
 let place: Place;
 let doors: RelayDoors;
+let allowed: SseServer;
+let internal: SseServer;
 
 beforeAll(async () => {
+  allowed = await startSseServer(() => makeServer([], false));
+  internal = await startSseServer(() => makeServer([], false));
   dir = mkdtempSync(join(tmpdir(), "servers-"));
   const servers = join(dir, "servers.json");
   // The last word of its command line tells this test's children from all others.
@@ -26,16 +32,20 @@ beforeAll(async () => {
     plain: script(file(STDIO), "plain"),
     modern: script(file(STDIO), "modern"),
   };
-  writeFileSync(servers, JSON.stringify({ mcpServers }));
-  place = makePlace({ MANYHANDS_MCP_SERVERS_FILE: servers });
+  writeFileSync(servers, JSON.stringify({ mcpServers: { ...mcpServers, filed: { type: "sse", url: allowed.url } } }));
+  place = makePlace({ MANYHANDS_MCP_SERVERS_FILE: servers, MANYHANDS_MCP_INTERNAL_HOSTS: `127.0.0.1:${allowed.port}` });
   const { url } = await place.start();
   doors = await openRelayDoors({ count: 2, handsUrl: url, handKey: HAND_KEY });
   for (const name of Object.keys(mcpServers)) await doors.registerStdio(name, name);
   await doors.registerStdio("all", "plain", "shared");
+  await doors.registerStdio("filed", "filed");
+  await doors.register("stream", allowed.url, "sse");
+  await doors.register("internal", internal.url, "sse");
 });
 afterAll(async () => {
   await doors.close();
   await place.clean();
+  await Promise.all([allowed.close(), internal.close()]);
   rmSync(dir, { recursive: true, force: true });
 });
 
@@ -133,6 +143,17 @@ test("callers have children of their own, unless the hand is shared", async () =
   expect(await pid("plain", FIRST)).toBe(await pid("plain", FIRST));
   expect(await pid("plain", FIRST)).not.toBe(await pid("plain", SECOND));
   expect(await pid("all", FIRST)).toBe(await pid("all", SECOND));
+});
+
+test("a server of the older event stream is reached from there, by its address or by the operator's file, and only where the operator allows it", async () => {
+  for (const hand of ["stream", "filed"])
+    for (const era of ERAS) {
+      const client = await open(era, hand);
+      expect((await client.call("add", { a: 2, b: 3 })).structuredContent).toEqual({ sum: 5 });
+      await client.close();
+    }
+  await expect(open("handshake", "internal")).rejects.toThrow("MANYHANDS_MCP_INTERNAL_HOSTS does not list it");
+  expect(internal.seen).toEqual([]);
 });
 
 test("nothing is left of the children when the hand host ends", async () => {

@@ -7,6 +7,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { mint } from "../../session-store/ids.ts";
 import { engine } from "../support/docker.ts";
 import { type GitServer, startGitServer } from "../support/git-server.ts";
+import { proves } from "../support/proves.ts";
 import { needs } from "../support/real-part.ts";
 import { until } from "../support/until.ts";
 import { bash, ContainerStage } from "./cases/containers.ts";
@@ -50,7 +51,8 @@ needs("docker")("repositories in containers", () => {
     ...(token === undefined ? {} : { authorization_token: token }),
   });
 
-  test(
+  proves(
+    "git:no-token",
     "a hand clones, commits, pushes and pulls a private repository, and the token is nowhere in it",
     async () => {
       const session = await open([repository(PRIVATE, TOKEN), repository(PUBLIC)]);
@@ -170,9 +172,9 @@ needs("docker")("repositories in containers", () => {
     TURN_MS,
   );
 
-  test(
-    "a worker that dies while its hand clones leaves one clone, and whoever takes the session goes on with it",
-    async () => {
+  test.each(["node", "hands"] as const)(
+    "when the %s dies while a hand clones, the session goes on and has its repository, whole",
+    async (role) => {
       const session = await open([repository(PRIVATE, TOKEN)]);
       const cloned = server.came.length;
       let release = () => {};
@@ -183,14 +185,16 @@ needs("docker")("repositories in containers", () => {
         await gate;
         return false;
       };
-      await session.say(`${bash("cat private/README.md; ls -A .manyhands")}\necho: `);
+      await session.say(`${bash("cat private/README.md; git -C private status -s; ls -A .manyhands")}\necho: `);
       await until(() => server.came.length > cloned, { timeoutMs: TURN_MS, what: "the clone" });
-      await contained.stage.restart("node");
+      await contained.stage.restart(role);
       release();
       server.before = () => false;
       await session.rested(TURN_MS);
-      expect(await session.lastWords()).toContain("private words");
-      expect(server.came.slice(cloned).filter(({ url }) => url.includes("info/refs"))).toHaveLength(1);
+      const said = (await session.lastWords()).split("\n");
+      expect(said.slice(said.indexOf("private words"))).toEqual(["private words"]);
+      // A hand goes on with what its host was asked for before the worker died; what ran under a host that died is begun anew.
+      expect(server.came.slice(cloned).filter(({ url }) => url.includes("info/refs"))).toHaveLength(role === "node" ? 1 : 2);
       expect(await session.eventsOf("session.error")).toEqual([]);
     },
     TURN_MS,

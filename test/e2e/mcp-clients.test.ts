@@ -139,6 +139,20 @@ describe("the bridge", () => {
     expect(program.stderr).not.toContain(key);
   });
 
+  test("takes a batch apart where the revision has batches, and refuses it elsewhere", async () => {
+    const batch = `[${ping(1)},${ping(2)}]`;
+    await using old = start(door);
+    old.type(hello.replace("2025-06-18", "2025-03-26"));
+    await answered(old, "hello");
+    old.type(batch);
+    for (const id of [1, 2]) expect(await answered(old, id)).toEqual({ jsonrpc: "2.0", id, result: {} });
+    await using newer = start(door);
+    newer.type(hello);
+    await answered(newer, "hello");
+    newer.type(batch);
+    expect(await answered(newer, null)).toMatchObject({ error: { code: -32_600, message: expect.stringContaining("has no batches") } });
+  });
+
   test("sends this installation's key to its own address alone", async () => {
     const keys = await mkdtemp(join(tmpdir(), "manyhands-bridge-"));
     await writeFile(join(keys, "api.key"), "mh_own-key-canary-0123\n");

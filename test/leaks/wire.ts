@@ -12,7 +12,7 @@ import type { Piece } from "./search.ts";
 
 const KEPT_BYTES_MAX = 512 * 1024 * 1024;
 /** Requests to the vaults' API, and those that have tokens sealed. T2 */
-const GIVES_SECRETS = /^POST \/(?:v1\/vaults\/|seal)/;
+const GIVES_SECRETS = /^POST \/(?:v1\/vaults\/|seal )/;
 
 export interface TapOptions {
   readonly name: string;

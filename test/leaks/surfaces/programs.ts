@@ -83,7 +83,9 @@ export const coreOf = (role: "worker" | "hands" | "gateway" | "launcher"): Surfa
     const pids = house.running.filter((each) => each.role === role).map(({ pid }) => pid);
     if (pids.length === 0) throw new Error(`no ${role} runs`);
     for (const { program } of beside.filter((each) => each.role === role)) pids.push(program.pid);
-    for (const pid of await familyOf(...pids)) yield* memoryOf(pid, role);
+    // What a program started is of its kind, unless it is one of ours: the launcher started the vault proxy.
+    const others = new Set(await familyOf(...house.running.filter((each) => each.role !== role && each.role !== "launcher").map(({ pid }) => pid)));
+    for (const pid of await familyOf(...pids)) if (!others.has(pid)) yield* memoryOf(pid, role);
   },
   async plant(scene, planted) {
     await hold(scene, role, planted);

@@ -71,9 +71,9 @@ export class FileVault implements VaultStore {
 
   async get(key: RecordKey): Promise<Opened | null> {
     const path = this.#path(key);
-    const stamp = key.kind === "vault" ? this.#opened.stampOf(path) : null;
-    const known = this.#opened.get(path, stamp);
+    const known = this.#opened.get(path);
     if (known) return known;
+    const stamp = key.kind === "vault" ? this.#opened.stampOf(path) : null;
     const envelope = await this.#read(key);
     if (envelope === null) return null;
     const text = unseal(this.#keys, key, envelope);

@@ -1,7 +1,8 @@
 // Records that were opened lately: believed for as long as their files are the ones that they were read from.
 //
-//   K1  The file is looked at with every use (which one it is, its times, its length); whoever replaces, changes or removes it makes it another one. Each
-//       write of ours says so as well, and a file that was changed a moment ago is not believed: clocks of file systems are coarse.
+//   K1  Each write of ours says so, and nothing that was read before it is believed. Beside that the file is looked at once in LOOK_MS (which one it is,
+//       its times, its length), so that what somebody else did to it shows. One that was changed a moment ago is not believed: clocks of file systems
+//       are coarse.
 //   K2  At most BYTES_MAX of text. What nobody asked for within twice TURN_MS is forgotten: no secret lies here for longer than it is in use.
 
 import { statSync } from "node:fs";
@@ -10,9 +11,12 @@ import type { Opened } from "../../store.ts";
 const BYTES_MAX = 16 * 1024 * 1024;
 const TURN_MS = 60_000;
 const YOUNG_MS = 100;
+const LOOK_MS = 1_000;
 
 interface Entry {
   readonly stamp: string;
+  readonly writes: number;
+  lookedAt: number;
   readonly opened: Opened;
   readonly bytes: number;
 }
@@ -37,22 +41,26 @@ export class OpenedRecords {
     return `${this.#writes} ${found.dev} ${found.ino} ${found.ctimeNs} ${found.mtimeNs} ${found.size}`;
   }
 
-  get(path: string, stamp: string | null): Opened | null {
+  get(path: string): Opened | null {
     const entry = this.#lately.get(path) ?? this.#before.get(path);
     if (!entry) return null;
-    if (entry.stamp !== stamp) this.#forget(path);
-    else if (!this.#lately.has(path)) {
-      this.#before.delete(path);
-      this.#lately.set(path, entry);
+    const now = performance.now();
+    const isLookedAt = entry.writes === this.#writes && now - entry.lookedAt < LOOK_MS;
+    if (!isLookedAt && entry.stamp !== this.stampOf(path)) {
+      this.#forget(path);
+      return null;
     }
-    return entry.stamp === stamp ? entry.opened : null;
+    if (!isLookedAt) entry.lookedAt = now;
+    if (this.#before.delete(path)) this.#lately.set(path, entry);
+    return entry.opened;
   }
 
   keep(path: string, stamp: string | null, opened: Opened, bytes: number): void {
     this.#forget(path);
-    if (stamp === null || this.#bytes + bytes > BYTES_MAX) return;
+    // A write that came while the file was read may have made this the record before it.
+    if (stamp === null || !stamp.startsWith(`${this.#writes} `) || this.#bytes + bytes > BYTES_MAX) return;
     this.#bytes += bytes;
-    this.#lately.set(path, { stamp, opened, bytes });
+    this.#lately.set(path, { stamp, opened, bytes, writes: this.#writes, lookedAt: performance.now() });
     this.#timer ??= setInterval(() => this.#turn(), TURN_MS).unref();
   }
 
