@@ -48,7 +48,7 @@ const EVERYWHERE: readonly Surface[] = [
   programs.temporaryFiles,
 ];
 
-export const SURFACES: Readonly<Record<Kind, readonly Surface[]>> = {
+const SURFACES: Readonly<Record<Kind, readonly Surface[]>> = {
   apart: [...EVERYWHERE, hands.layers, stores.appendOnlyFiles, stores.keyspace, stores.redisTraffic, programs.coreOf("worker"), programs.heap],
   "npm start": [...EVERYWHERE, stores.embedded, programs.coreOf("launcher"), programs.coreOf("gateway")],
 };
