@@ -6,7 +6,8 @@
 //   POST /repositories/sweep {sessions}: removes what is kept for these, which are gone, unless it is young
 //
 //   D1  Nothing is read before the gateway's token is good; a refusal comes after the body was read to its end.
-//   D2  A token is in no log line, no error and no answer.
+//   D2  A token is in no log line, no error and no answer; the bytes that held it are overwritten.
+//   D3  At most HELD_BYTES_MAX of bodies are held at a time, also of those that are still on their way.
 
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Logger } from "pino";
@@ -22,7 +23,7 @@ import type { Seals } from "./seal.ts";
 /** A request that makes a session may be as long as the gateway takes one. */
 const SEAL_BYTES_MAX = 33 * 1024 * 1024;
 const BODY_BYTES_MAX = 1024 * 1024;
-/** Of all bodies together that are held at a time. */
+/** Of all bodies together. D3 */
 const HELD_BYTES_MAX = 8 * SEAL_BYTES_MAX;
 const SWEPT_MAX = 1_000;
 
@@ -69,10 +70,15 @@ export class GitDoor {
     }
     const operation = `${req.method} ${req.url}`;
     const startedAt = performance.now();
-    let bytes: Buffer | null = null;
+    const pieces: Buffer[] = [];
     try {
-      bytes = await this.#read(req, operation === "POST /seal" ? SEAL_BYTES_MAX : BODY_BYTES_MAX);
-      send(res, 200, await this.#run(operation, caller, bytes));
+      await this.#read(req, operation === "POST /seal" ? SEAL_BYTES_MAX : BODY_BYTES_MAX, pieces);
+      const whole = Buffer.concat(pieces);
+      try {
+        send(res, 200, await this.#run(operation, caller, whole));
+      } finally {
+        whole.fill(0);
+      }
     } catch (error) {
       const refusal = refusalOf(error);
       const { requestId } = caller;
@@ -81,8 +87,7 @@ export class GitDoor {
       if (refusal === null) log.error({ requestId, error: error instanceof Error ? error.name : typeof error }, "request.broke");
       await refuse(req, res, refusal ?? new ApiRefusal(500, "api_error", "Internal server error."), requestId);
     } finally {
-      if (bytes !== null) this.#held -= bytes.length;
-      bytes?.fill(0);
+      for (const piece of pieces) this.#held -= piece.fill(0).length;
       const ms = Math.round((performance.now() - startedAt) * 10) / 10;
       log.info({ requestId: caller.requestId, workspace: caller.workspace, operation, status: res.statusCode, ms }, "repositories.answered");
     }
@@ -123,21 +128,20 @@ export class GitDoor {
     return all;
   }
 
-  async #read(req: IncomingMessage, bytesMax: number): Promise<Buffer> {
-    const pieces: Buffer[] = [];
+  /** Into `pieces`; what is held of a body that is refused is there too. D3 */
+  async #read(req: IncomingMessage, bytesMax: number, pieces: Buffer[]): Promise<void> {
     let bytes = 0;
     try {
       for await (const piece of req.iterator({ destroyOnReturn: false })) {
         bytes += piece.length;
         if (bytes > bytesMax) throw new ApiRefusal(413, "request_too_large", `The request body is over the limit of ${bytesMax} bytes.`);
-        if (this.#held + bytes > HELD_BYTES_MAX) throw busy();
+        if (this.#held + piece.length > HELD_BYTES_MAX) throw busy();
+        this.#held += piece.length;
         pieces.push(piece);
       }
     } catch (error) {
       throw error instanceof ApiRefusal ? error : invalid("body: the connection ended before the body did");
     }
-    this.#held += bytes;
-    return Buffer.concat(pieces);
   }
 }
 
