@@ -1,4 +1,5 @@
 import { defineConfig } from "vitest/config";
+import { BaseSequencer, type TestSpecification } from "vitest/node";
 
 /** Tests of a whole server or program over real sockets, too long for a look before each commit. */
 const DOORS = [
@@ -6,8 +7,19 @@ const DOORS = [
   "test/vault-proxy/{main,model,mcp*,oauth*,validate,connect*,egress*}.test.ts",
 ];
 
-/** Of the drivers, what shares nothing with the others: no engine, no port, no store. */
-const APART = ["test/drivers/{server-*,hand-relay,vault-refresh}.test.ts"];
+/** Of the drivers, what shares nothing with the others: each has processes, ports and folders of its own. */
+const APART = ["test/drivers/{server-*,hand-relay,vault-*,redis*,embedded,hand-host,hand-virtual}.test.ts"];
+
+/** Files that take minutes begin first, so that nobody waits for one of them in the end. */
+const LONG = /test\/(chaos\/|e2e\/(compose|launch|leaks|long-waits|mcp-client-conformance))/;
+
+class LongFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const sorted = await super.sort(files);
+    const isLong = ({ moduleId }: TestSpecification): boolean => LONG.test(moduleId);
+    return [...sorted.filter(isLong), ...sorted.filter((file) => !isLong(file))];
+  }
+}
 
 const project = (name: string, include: string[], options: { timeoutMs: number; isSerial: boolean; exclude?: string[] }) => ({
   test: {
@@ -35,6 +47,7 @@ export default defineConfig({
       project("e2e", ["test/e2e/**/*.test.ts", "test/chaos/**/*.test.ts", ...APART], { timeoutMs: 120_000, isSerial: false }),
       ...(process.env.PROOF ? [project("proof", ["test/proof/**/*.test.ts"], { timeoutMs: 3_600_000, isSerial: true })] : []),
     ],
+    sequence: { sequencer: LongFirst },
     maxWorkers: 3,
     reporters: ["default"],
   },

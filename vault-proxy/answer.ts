@@ -16,6 +16,7 @@ const REFUSALS = {
   },
   not_a_session: { status: 400, type: "invalid_request_error", says: "The body must be {session} and name the session of the grant." },
   too_large: { status: 413, type: "request_too_large", says: "The request is over the limit of 32 MB." },
+  odd_framing: { status: 400, type: "invalid_request_error", says: "A body has a length or comes in chunks, and nothing else." },
   encoded: { status: 415, type: "invalid_request_error", says: "A compressed request can't be taken." },
   no_audit: { status: 503, type: "api_error", says: "The use of a credential can't be written to the audit, and so it does not happen." },
   spent: {

@@ -22,6 +22,7 @@ import { Vaults } from "./api/vaults.ts";
 import type { Audit } from "./audit.ts";
 import { Egress } from "./egress/egress.ts";
 import type { Way } from "./egress/way.ts";
+import { isFramedOddly } from "./framing.ts";
 import { GitDoor } from "./git/door.ts";
 import type { GitHosts } from "./git/hosts.ts";
 import { Repositories } from "./git/repositories.ts";
@@ -121,6 +122,7 @@ export async function serve(options: ServeOptions): Promise<Serving> {
   const revocations = new Revocations({ store: options.vaults, grants, cut, log, ...(lookMs === undefined ? {} : { lookMs }) });
 
   const route = async (req: IncomingMessage, res: ServerResponse): Promise<void> => {
+    if (isFramedOddly(req)) return void refuse(res, "odd_framing");
     if (req.url?.startsWith("/model/")) return model.handle(req, res);
     if (req.url?.split("?")[0] === "/mcp") return mcp.handle(req, res);
     if (req.url?.startsWith("/egress/")) return egress.handle(req, res);

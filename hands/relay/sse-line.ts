@@ -7,8 +7,8 @@
 //   S3  The end of the stream is the end of the line, at once: whatever waits for an answer would wait for ever.
 //   S4  An event is no longer than ANSWER_BYTES_MAX; what says more than that in FLOOD_MS is ended (see reach.ts).
 
-import { refusedUrl } from "../address.ts";
-import { troubleOf } from "../servers/connection.ts";
+import { refusedUrl, Unreachable } from "../address.ts";
+import { Trouble, troubleOf } from "../servers/connection.ts";
 import { ANSWER_BYTES_MAX, TOTAL_MS } from "../servers/limits.ts";
 import type { Fetch } from "../servers/reach.ts";
 import { TooMuch, tooManyBytes } from "../servers/too-much.ts";
@@ -21,6 +21,7 @@ const ORDER_MS = 1_000;
 const DRAINED_BYTES_MAX = 65_536;
 /** Statuses of a post by which the server says that it has no such stream. */
 const FORGOTTEN = new Set([404, 410]);
+const CAUSES_MAX = 8;
 const REDIRECTED = "it answered with a redirect, which is not followed";
 
 export interface SseLineOptions {
@@ -103,7 +104,7 @@ export class SseLine implements Line {
     try {
       answer = await fetch(url, { method: "GET", headers: { accept: "text/event-stream", "cache-control": "no-store" }, signal });
     } catch (error) {
-      this.#over(troubleOf(error, signal, false).message);
+      this.#over(this.#trouble(error).message);
       return;
     }
     const wrong = wrongWith(answer);
@@ -165,7 +166,7 @@ export class SseLine implements Line {
       });
     } catch (error) {
       if (signal.aborted) throw new Error(this.end ?? "it ended");
-      const { message, mayHaveRun } = troubleOf(error, signal, false);
+      const { message, mayHaveRun } = this.#trouble(error);
       throw new Untaken(message, mayHaveRun, { cause: error });
     }
     void drain(answer);
@@ -173,6 +174,16 @@ export class SseLine implements Line {
     if (status >= 200 && status < 300) return;
     if (FORGOTTEN.has(status)) this.#over(`it does not know its own stream any more (${status})`);
     throw new Untaken(refusedWith(status), status >= 500);
+  }
+
+  /** In words without an address: they go to a client, who is not the one that named it. */
+  #trouble(error: unknown): Trouble {
+    for (let at = error, depth = 0; at instanceof Error && depth < CAUSES_MAX; at = at.cause, depth += 1) {
+      if (!(at instanceof Unreachable)) continue;
+      this.#options.stray(at.message);
+      return new Trouble("its address may not be reached from here", { cause: error });
+    }
+    return troubleOf(error, this.#closed.signal, false);
   }
 
   /** S3 */

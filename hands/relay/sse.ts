@@ -6,7 +6,7 @@
 
 import { createHash } from "node:crypto";
 import type { IncomingHttpHeaders } from "node:http";
-import { Unreachable } from "../address.ts";
+import { Trouble } from "../servers/connection.ts";
 import { CONNECT_MS } from "../servers/limits.ts";
 import { type Fetch, Reach } from "../servers/reach.ts";
 import type { VaultWay } from "../servers/vault-way.ts";
@@ -15,6 +15,8 @@ import type { Brought } from "./session.ts";
 import { SseLine } from "./sse-line.ts";
 
 const CONNECTIONS_MAX = 2_048;
+/** Until a server says where to post to: before whoever waits for its first answer gives up. */
+const ENDPOINT_MS = CONNECT_MS - 5_000;
 const URL_CHARS_MAX = 2_048;
 /** Idle and total milliseconds, where a hand's record says them. */
 const TIMES_FORM = /^(\d{1,9})?,(\d{1,9})?$/;
@@ -29,7 +31,7 @@ export class SseReach {
   }
 
   line(url: URL, brought: Brought, stray: (says: string) => void): SseLine {
-    return new SseLine({ url, fetch: this.#fetchFor(url, brought), connectMs: CONNECT_MS, stray });
+    return new SseLine({ url, fetch: this.#fetchFor(url, brought), connectMs: ENDPOINT_MS, stray });
   }
 
   async close(): Promise<void> {
@@ -41,7 +43,7 @@ export class SseReach {
     const direct: Fetch = this.#reach.fetch;
     if (this.#vault !== null) return this.#vault.fetchFor(url, () => brought.grant, direct);
     return async (at, init) => {
-      if (brought.grant !== null) throw new Unreachable("its credential is in a vault, and this hand host has no way to a vault proxy");
+      if (brought.grant !== null) throw new Trouble("its credential is in a vault, and this hand host has no way to a vault proxy");
       return await direct(at, init);
     };
   }

@@ -47,6 +47,14 @@ test.each(WRONG)("%s is said to the model, and not sent", async (_what, schema, 
   expect(server.count("tools/call")).toBe(0);
 });
 
+test("null for what may be absent is sent as it was given; for what must be there it is said to be wrong", async () => {
+  const { server, call } = await open({ tool: OBJECT });
+  await call("tool", { text: "x", n: null });
+  expect(server.seen.at(-1)?.params?.arguments).toEqual({ text: "x", n: null });
+  expect(await call("tool", { text: null })).toMatch(/was not run/);
+  expect(server.count("tools/call")).toBe(1);
+});
+
 test("arguments that fit the server's own schema are sent, also where the model was given another form of it", async () => {
   const { call, list } = await open({
     tool: OBJECT,

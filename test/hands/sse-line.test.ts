@@ -79,7 +79,7 @@ test("messages pass both ways, posted where the first event says, a batch of the
   ]);
 });
 
-describe("a line ends, in words,", () => {
+describe("a line ends, in words without an address,", () => {
   const cases: [string, Serve, RegExp][] = [
     [
       "when the messages are to go to another origin",
@@ -117,8 +117,9 @@ describe("a line ends, in words,", () => {
   });
 
   test("at an internal address that nobody allowed", async () => {
-    const { line } = await openLine(await startServer((_, response) => begin(response)), { hosts: [] });
-    expect(await endOf(line)).toContain("MANYHANDS_MCP_INTERNAL_HOSTS does not list it");
+    const { line, strays } = await openLine(await startServer((_, response) => begin(response)), { hosts: [] });
+    expect(await endOf(line)).toBe("its address may not be reached from here");
+    expect(strays).toEqual([expect.stringContaining("MANYHANDS_MCP_INTERNAL_HOSTS does not list it")]);
   });
 
   test("when its server forgot the stream; other refusals are of one message", async () => {

@@ -33,7 +33,7 @@ const inBothCases = (form: (digits: (hex: string) => string) => string): readonl
 ];
 
 /** What the secret alone decides of a base64 text in which it stands `offset` bytes (modulo 3) from the beginning. */
-export function inBase64(secret: Buffer, offset: number): string {
+function inBase64(secret: Buffer, offset: number): string {
   const text = Buffer.concat([Buffer.alloc(offset), secret]).toString("base64");
   return text.slice(offset === 0 ? 0 : offset + 1, Math.floor(((offset + secret.length) * 8) / 6));
 }

@@ -18,7 +18,7 @@ import type { Outside } from "./outside.ts";
 import { Tap } from "./wire.ts";
 
 export type Kind = "npm start" | "apart";
-export type Role = ProgramRole | "launcher";
+type Role = ProgramRole | "launcher";
 
 const START_MS = 60_000;
 /** As little as a crash may cost; a call that is under way is renewed many times in it. */
@@ -29,7 +29,7 @@ type Settings = Readonly<Record<string, string>>;
 /** Where each program finds the others: behind taps. */
 type Urls = Readonly<Partial<Record<ProgramRole, Settings>>>;
 
-export interface Running {
+interface Running {
   readonly role: Role;
   readonly pid: number;
 }

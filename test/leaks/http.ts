@@ -3,7 +3,7 @@
 
 import { brotliDecompressSync, constants, gunzipSync, inflateSync } from "node:zlib";
 
-export interface Message {
+interface Message {
   readonly first: Buffer;
   readonly headers: Buffer;
   /** The body in every form in which it is worth a look. */

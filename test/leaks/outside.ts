@@ -14,6 +14,24 @@ import type { Canaries } from "./canaries.ts";
 const BODY_BYTES_MAX = 1024 * 1024;
 const PACKERS = { gzip: gzipSync, deflate: deflateSync, br: brotliCompressSync };
 
+/** What must have come where, or the search would look for what was never used. */
+export const ARRIVALS = [
+  "bearer at docs",
+  "early bearer at docs",
+  "access token at mail",
+  "renewed access token at mail",
+  "refresh token at authorization server",
+  "renewed refresh token at authorization server",
+  "client secret at authorization server",
+  "environment secret at host at /plain",
+  "environment secret at host at /plain-body",
+  "password at host at /plain",
+  "wrong bearer at strict",
+  "keeper bearer at keeper",
+  "model key at model",
+  "git token at git",
+] as const;
+
 /** Every form of a credential that the vault proxy promises to hide. */
 export function formsOf(secret: string): string {
   const hex = Buffer.from(secret).toString("hex");

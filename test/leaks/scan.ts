@@ -10,7 +10,8 @@ import { LABEL } from "../../hands/docker/container.ts";
 import { until } from "../support/until.ts";
 import { isPlant, plantName } from "./canaries.ts";
 import type { Kind } from "./house.ts";
-import { ARRIVALS, play, type Run } from "./scenario.ts";
+import { ARRIVALS } from "./outside.ts";
+import { play, type Run } from "./scenario.ts";
 import { type Finding, Search } from "./search.ts";
 import * as hands from "./surfaces/hands.ts";
 import * as programs from "./surfaces/programs.ts";
@@ -48,9 +49,9 @@ const EVERYWHERE: readonly Surface[] = [
   programs.temporaryFiles,
 ];
 
-export const SURFACES: Readonly<Record<Kind, readonly Surface[]>> = {
+const SURFACES: Readonly<Record<Kind, readonly Surface[]>> = {
   apart: [...EVERYWHERE, hands.layers, stores.appendOnlyFiles, stores.keyspace, stores.redisTraffic, programs.coreOf("worker"), programs.heap],
-  "npm start": [...EVERYWHERE, stores.embedded, programs.coreOf("launcher"), programs.coreOf("gateway")],
+  "npm start": [...EVERYWHERE, stores.embedded, programs.coreOf("launcher")],
 };
 
 export interface Scanned {

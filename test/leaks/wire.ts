@@ -14,7 +14,7 @@ const KEPT_BYTES_MAX = 512 * 1024 * 1024;
 /** Requests to the vaults' API, and those that have tokens sealed. T2 */
 const GIVES_SECRETS = /^POST \/(?:v1\/vaults\/|seal )/;
 
-export interface TapOptions {
+interface TapOptions {
   readonly name: string;
   readonly target: number | string;
   /** Where to listen, if it is no port. */

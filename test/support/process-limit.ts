@@ -5,6 +5,8 @@ import { readFileSync } from "node:fs";
 import { until } from "./until.ts";
 
 const NOBODY = 65_534;
+/** Of every Debian's util-linux. */
+const PROGRAM = "prlimit";
 /** The limit does not hold for root: a program that was started with this becomes nobody at SIGUSR2. What it has open stays open. */
 const BECOMES_NOBODY = `process.on("SIGUSR2", () => { if (process.getuid() === 0) { process.setgid(${NOBODY}); process.setuid(${NOBODY}); } });`;
 export const LIMITABLE = { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(BECOMES_NOBODY)}` } as const;
@@ -24,5 +26,5 @@ export function allowProcesses(pid: number): void {
 /** A user changes the limits of a program of its own. */
 function limit(pid: number, processes: string): void {
   const user = process.getuid?.() === 0 ? { uid: NOBODY, gid: NOBODY } : {};
-  execFileSync("prlimit", [`--pid=${pid}`, `--nproc=${processes}`], user);
+  execFileSync(PROGRAM, [`--pid=${pid}`, `--nproc=${processes}`], user);
 }

@@ -3,11 +3,13 @@
 
 import { once } from "node:events";
 import { connect } from "node:net";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { until } from "../support/until.ts";
 import { attack, type Change, ROUTES, type Route, sendRaw, startWorld, told, type World } from "./attack-world.ts";
 import { outsideAuthority, putVault, startHost, Way } from "./egress-kit.ts";
 import { startProxy } from "./proxy.ts";
+
+vi.setConfig({ testTimeout: 60_000, hookTimeout: 60_000 });
 
 let world: World;
 beforeAll(async () => {

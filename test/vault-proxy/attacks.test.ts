@@ -1,9 +1,11 @@
 // The attack table of the vault proxy: each attempt is refused, and nothing of it reaches a listener. The rows are in attack-rows.ts; each route's first test
 // is the same request without an attack, which does reach it.
 
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { GRANTS, METHODS, PATHS, SHAPES, spellings } from "./attack-rows.ts";
 import { attack, gatewayDoor, KEY, ROUTES, type Route, startWorld, TOKEN, told, type World } from "./attack-world.ts";
+
+vi.setConfig({ testTimeout: 60_000, hookTimeout: 60_000 });
 
 let world: World;
 beforeAll(async () => {
@@ -83,7 +85,7 @@ describe("an address that is somebody's own is gone to by no route, in no spelli
         await refused(ROUTES.mcp, { address }, /^(400 bad_target|404 no_credential)$/);
       }
     expect(kept).toBeGreaterThan(15);
-  }, 60_000);
+  });
 
   test("as the server behind the one that is named", async () => {
     for (const spelled of targets()) {
@@ -117,7 +119,7 @@ describe("an address that is somebody's own is gone to by no route, in no spelli
       expect(world.canary.seen, spelled).toEqual([]);
     }
     expect(kept).toBeGreaterThan(15);
-  }, 60_000);
+  });
 
   test("as a repository of a session", async () => {
     for (const scheme of ["https", "http"])

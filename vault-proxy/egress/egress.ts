@@ -16,6 +16,7 @@ import type { Duplex } from "node:stream";
 import type { Logger } from "pino";
 import { answer, refuse } from "../answer.ts";
 import type { Audit } from "../audit.ts";
+import { isFramedOddly } from "../framing.ts";
 import type { GitRoute } from "../git/route.ts";
 import type { Checked, Grants } from "../grant.ts";
 import type { VaultStore } from "../store.ts";
@@ -118,6 +119,7 @@ export class Egress {
   async #request(req: IncomingMessage, res: ServerResponse): Promise<void> {
     const line = this.#lines.lineOf(req.socket);
     if (line === null) return void req.socket.destroy();
+    if (isFramedOddly(req)) return void deny(res, new Denied("odd_framing"));
     if (this.#options.git.takes(req.url)) return await this.#options.git.handle(line, req, res);
     const [, authority, path = ""] = /^http:\/\/([^/?#\\]*)(.*)$/i.exec(req.url ?? "") ?? [];
     if (authority === undefined) return void deny(res, new Denied("not_a_proxy_request"));

@@ -9,6 +9,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { isIP } from "node:net";
 import type { Duplex } from "node:stream";
 import { type SecureContext, TLSSocket } from "node:tls";
+import { isFramedOddly } from "../framing.ts";
 import { valuesOf } from "./headers.ts";
 import { firstBytes } from "./line.ts";
 import { type Place, placeOf } from "./place.ts";
@@ -74,6 +75,7 @@ export class Interceptor {
   async #request(req: IncomingMessage, res: ServerResponse): Promise<void> {
     const open = this.#open.get(req.socket);
     if (open === undefined) return void req.socket.destroy();
+    if (isFramedOddly(req)) return void deny(res, new Denied("odd_framing", open.place));
     const { place, handle } = open;
     const hosts = valuesOf(req.rawHeaders, "host").map((value) => placeOf(value, 443));
     const path = req.url ?? "";

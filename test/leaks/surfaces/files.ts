@@ -10,7 +10,7 @@ const FILE_BYTES_MAX = 256 * 1024 * 1024;
 /** Of files that somebody else may have written, larger ones are left. */
 const OTHERS_BYTES_MAX = 8 * 1024 * 1024;
 
-export interface Walk {
+interface Walk {
   readonly name: string;
   readonly folder: string;
   readonly isLeftOut?: (path: string) => boolean;

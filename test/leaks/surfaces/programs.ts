@@ -76,7 +76,7 @@ async function hold(scene: Scene, role: string, planted: readonly Planted[], arg
 }
 
 /** Of each program of the role, and the threads and children that it has. */
-export const coreOf = (role: "worker" | "hands" | "gateway" | "launcher"): Surface => ({
+export const coreOf = (role: "worker" | "hands" | "launcher"): Surface => ({
   name: `core of the ${role === "hands" ? "hand host" : role}`,
   encodings: IN_MEMORY,
   async *read({ house, beside }) {
