@@ -6,9 +6,9 @@
 
 import type { Logger } from "pino";
 import { errorMessage, INTERNAL_ERROR, idIn } from "./rpc.ts";
+import { OPENING, PING, STREAM_HEADERS } from "./sse.ts";
 
 const STREAM_AFTER_MS = 1_000;
-const HEADERS = { "content-type": "text/event-stream", "cache-control": "no-cache, no-transform", "x-accel-buffering": "no" };
 
 interface Late {
   readonly keepAliveMs: number;
@@ -39,8 +39,8 @@ function begun(answering: Promise<Response>, { keepAliveMs, body, left, log }: L
   let rest: ReadableStreamDefaultReader<Uint8Array> | null = null;
   const stream = new ReadableStream<Uint8Array>({
     start(controller) {
-      controller.enqueue(encoder.encode(": open\n\n"));
-      alive = setInterval(() => controller.enqueue(encoder.encode(": ping\n\n")), keepAliveMs);
+      controller.enqueue(encoder.encode(OPENING));
+      alive = setInterval(() => controller.enqueue(encoder.encode(PING)), keepAliveMs);
       const hush = () => clearInterval(alive);
       void answering
         .then(async (answer) => {
@@ -74,7 +74,7 @@ function begun(answering: Promise<Response>, { keepAliveMs, body, left, log }: L
       await rest?.cancel();
     },
   });
-  return new Response(stream, { status: 200, headers: HEADERS });
+  return new Response(stream, { status: 200, headers: STREAM_HEADERS });
 }
 
 const isStream = ({ headers }: Response): boolean => headers.get("content-type")?.startsWith("text/event-stream") === true;
