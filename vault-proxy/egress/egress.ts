@@ -6,8 +6,8 @@
 //
 //   E1  Where a line may go is judged for every request and every CONNECT: first by the session's policy, then by the address that is connected to.
 //   E2  A CONNECT to a host for which the session has no credential is a tunnel: not a byte in it is read.
-//   E3  A request is never passed on with another host than the one that was judged; TRACE is never passed on, nor a body whose end can't be told. For
-//       such a request nobody is connected to.
+//   E3  A request is never passed on with another host than the one that was judged; TRACE is never passed on. For a body
+//       whose end can't be told nobody is connected to (framing.ts F1).
 //   E4  No path, header or body is ever logged.
 //   E5  A request in origin form for /git/… is git's (git/route.ts). A grant for git alone opens a line, and nothing on it but that.
 
@@ -170,7 +170,6 @@ export class Egress {
       await line.during(async () => {
         const place = judge(line, asked.place);
         if (req.method === "TRACE") throw new Denied("no_trace", place); // E3
-        if (!hasEnd(req)) throw new Denied("no_end", place); // E3
         const secrets = await this.#secretsFor(line, place, scheme);
         this.#told(line, place, startedAt, { way: scheme, ...(await pass(req, res, this.#onward(line, { ...asked, place }, secrets))) });
       }, useOf(line));
@@ -237,9 +236,6 @@ const factsOf = ({ code, detail }: Denied): object => ({ denied: code, ...(detai
 function say(socket: Duplex, status: string): void {
   last(socket, `HTTP/1.1 ${status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n`);
 }
-
-/** The parser refuses another transfer encoding only after it has given the request out. */
-const hasEnd = ({ headers }: IncomingMessage): boolean => /(?:^|[,\s])chunked\s*$/i.test(headers["transfer-encoding"] ?? "chunked");
 
 /** What follows a CONNECT is the tunnel's: one with a body, or with two readings of where it ends, is none. */
 function isConnect({ headers, httpVersion }: IncomingMessage): boolean {

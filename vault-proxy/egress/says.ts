@@ -10,7 +10,6 @@ const SAYS = {
   not_a_connect: { status: 400, says: "a CONNECT names its host and has no body" },
   odd_framing: { status: 400, says: "a body has a length or comes in chunks, and nothing else" },
   not_a_proxy_request: { status: 400, says: "this is a proxy: ask for http://… in full, or use CONNECT" },
-  no_end: { status: 400, says: "the request's transfer encoding does not tell where its body ends" },
   no_trace: { status: 405, says: "TRACE is not passed on" },
   not_allowed: { status: 403, says: "the environment's networking does not allow this host and port" },
   internal: { status: 403, says: "an internal address, which hands do not reach" },
