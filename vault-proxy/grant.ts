@@ -148,6 +148,10 @@ export class Grants {
     return last;
   }
 
+  isRevoked(sessionId: string): boolean {
+    return (this.#revoked.get(sessionId) ?? 0) > this.#now();
+  }
+
   #judge(grant: Grant, use: string): Checked {
     const revokedUntil = this.#revoked.get(grant.sessionId);
     if (revokedUntil !== undefined && revokedUntil > this.#now()) return refused("revoked");

@@ -88,8 +88,10 @@ export interface Serving {
 /** Listens; rejects with the system's error (EADDRINUSE …) if it can't. */
 export async function serve(options: ServeOptions): Promise<Serving> {
   const { log, models } = options;
-  const shared = options.vaults.driver === "server" && models.limit !== null ? new SharedSpend(options.spend, options.vaults, log) : null;
   const grants = new Grants(options.grantKeyFile, (reason) => log.warn({ reason }, "grant_key.unusable"));
+  const isOver = (session: string): boolean => grants.isRevoked(session);
+  const isLimitShared = options.vaults.driver === "server" && models.limit !== null;
+  const shared = isLimitShared ? new SharedSpend({ own: options.spend, store: options.vaults, isOver, log }) : null;
   const model = new ModelRoute({
     models,
     spend: shared ?? options.spend,

@@ -19,6 +19,8 @@ let double: Awaited<ReturnType<typeof startVaultDouble>>;
 let model: Awaited<ReturnType<typeof startUpstream>>;
 let folder = "";
 let asked = 0;
+/** The model begins its answers, and does not end them. */
+let stalls = false;
 
 beforeAll(async () => {
   await signer.rotate("k1");
@@ -31,11 +33,17 @@ beforeAll(async () => {
   model = await startUpstream((req, res) => {
     req.resume();
     asked += 1;
+    if (stalls) {
+      const usage = { input_tokens: 1_000_000, output_tokens: 0 };
+      const event = JSON.stringify({ type: "message_start", message: { usage } });
+      return void res.writeHead(200, { "content-type": "text/event-stream" }).write(`event: message_start\ndata: ${event}\n\n`);
+    }
     res.writeHead(200, { "content-type": "application/json" }).end('{"usage":{"input_tokens":1000000,"output_tokens":0}}');
   });
 });
 afterEach(async () => {
   await behave({});
+  stalls = false;
   for (const each of opened.splice(0).reverse()) await each.close();
 });
 afterAll(async () => {
@@ -58,16 +66,19 @@ async function proxyOver(store: ServerVault): Promise<TestProxy> {
   opened.push(proxy);
   return proxy;
 }
-async function post(proxy: TestProxy, path: string, use: string, body: object): Promise<string> {
-  const answer = await request(`${proxy.url}${path}`, {
+const send = async (proxy: TestProxy, path: string, use: string, body: object) =>
+  request(`${proxy.url}${path}`, {
     method: "POST",
     headers: { authorization: `Bearer ${await signer.sign({ sub: "sesn_a", use: [use], workspace: "default" })}` },
     body: JSON.stringify(body),
   });
+async function post(proxy: TestProxy, path: string, use: string, body: object): Promise<string> {
+  const answer = await send(proxy, path, use, body);
   await answer.body.dump();
   return `${answer.statusCode} ${answer.headers["x-manyhands-refusal"] ?? ""}`.trim();
 }
-const speak = (proxy: TestProxy) => post(proxy, "/model/v1/messages", "model", { model: "m", max_tokens: 5, messages: [] });
+const WORDS = { model: "m", max_tokens: 5, messages: [] };
+const speak = (proxy: TestProxy) => post(proxy, "/model/v1/messages", "model", WORDS);
 const told = (proxy: TestProxy, message: string) => proxy.log.filter((line) => line.includes(message)).length;
 /** Speaks, and waits until it is counted. */
 async function spend(proxy: TestProxy): Promise<string> {
@@ -85,6 +96,19 @@ test("what was taken at one proxy counts at another, and ends with the session",
   expect([await speak(one), await speak(other), asked]).toEqual(["403 spent", "403 spent", before]);
   expect(await store.ids("manyhands", "spend")).toEqual(["sesn_a"]);
   expect(await post(one, "/revoke", "revoke", { session: "sesn_a" })).toBe("200");
+  expect(await store.ids("manyhands", "spend")).toEqual([]);
+});
+
+test("an answer that a revocation cuts at another proxy leaves no record of its session behind", async () => {
+  const store = storage("d");
+  const [one, other] = [await proxyOver(store), await proxyOver(store)];
+  expect(await spend(other)).toBe("200");
+  stalls = true;
+  const pieces = (await send(other, "/model/v1/messages", "model", WORDS)).body[Symbol.asyncIterator]();
+  expect(String((await pieces.next()).value)).toContain("message_start");
+  expect(await post(one, "/revoke", "revoke", { session: "sesn_a" })).toBe("200");
+  await expect(pieces.next()).rejects.toThrow();
+  await until(() => told(other, '"model.used"') === 2);
   expect(await store.ids("manyhands", "spend")).toEqual([]);
 });
 

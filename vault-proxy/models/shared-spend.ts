@@ -3,7 +3,7 @@
 //   H1  A proxy's own sum (spend.ts) only grows, and is on its disk first: writing it again says the same. A count that could not be stored is put right by
 //       the proxy's next one of that session.
 //   H2  Before a request the record is read. Where it can't be, the caller hears of the storage's trouble: what is not known can't be limited.
-//   H3  The record goes with its session.
+//   H3  The record goes with its session: an answer that a revocation cut is counted here alone, and leaves none behind.
 
 import type { Logger } from "pino";
 import { z } from "zod";
@@ -24,14 +24,24 @@ type Sums = z.infer<typeof Kept>["spent"];
 
 const keyOf = (session: string): RecordKey => ({ workspace: OWN_WORKSPACE, kind: "spend", id: nameOf(session) });
 
+export interface SharedSpendOptions {
+  readonly own: Spend;
+  readonly store: VaultStore;
+  /** Nobody asks for this session any more. */
+  readonly isOver: (session: string) => boolean;
+  readonly log: Logger;
+}
+
 export class SharedSpend implements Spending {
   readonly #own: Spend;
   readonly #store: VaultStore;
+  readonly #isOver: (session: string) => boolean;
   readonly #log: Logger;
 
-  constructor(own: Spend, store: VaultStore, log: Logger) {
+  constructor({ own, store, isOver, log }: SharedSpendOptions) {
     this.#own = own;
     this.#store = store;
+    this.#isOver = isOver;
     this.#log = log;
   }
 
@@ -42,11 +52,11 @@ export class SharedSpend implements Spending {
     return others + Math.max(this.#own.spentBy(session), sums[this.#own.id] ?? 0);
   }
 
-  /** H1 */
+  /** H1 H3 */
   async count(session: string, used: Used, price: Price): Promise<number> {
     const usd = this.#own.count(session, used, price);
     try {
-      if (usd > 0) await this.#write(session);
+      if (usd > 0 && !this.#isOver(session)) await this.#write(session);
     } catch (error) {
       if (!(error instanceof StoreTrouble)) throw error;
       this.#log.warn({ sessionId: session, reason: error.reason, detail: error.detail }, "spend.not_shared");
