@@ -90,17 +90,22 @@ export class Rounds {
   }
 
   async #due(workspace: string): Promise<readonly string[]> {
-    const { documents, everyMs } = this.#options;
+    const { documents, everyMs, log } = this.#options;
     const now = Date.now();
     const due: { readonly name: string; readonly at: number }[] = [];
     let last: Document | undefined;
     for (let pages = 0; pages < PAGES_MAX; pages += 1) {
       const beyond = last && { createdAt: last.createdAt, id: last.id };
       const page = await documents.list(workspace, HAND_KIND, { order: "asc", limit: PAGE, ...(beyond && { beyond }) });
-      for (const { body } of page) {
-        const record = RegisteredHand.parse(body);
-        const at = dueAt(record, everyMs);
-        if (at !== null && at <= now) due.push({ name: record.name, at });
+      for (const { id, body } of page) {
+        const record = RegisteredHand.safeParse(body);
+        if (!record.success) {
+          // One that nobody can read keeps no other from being looked at.
+          log.error({ hand: id }, "hand.unreadable");
+          continue;
+        }
+        const at = dueAt(record.data, everyMs);
+        if (at !== null && at <= now) due.push({ name: record.data.name, at });
       }
       last = page.at(-1);
       if (page.length < PAGE) break;

@@ -157,6 +157,12 @@ describe("a round", () => {
     expect(looked).toHaveLength(3);
   });
 
+  test("passes over a record that nobody can read", async () => {
+    const workspace = await workspaceWith(2);
+    await store.put(workspace, [{ kind: "hand", id: "hand-odd", body: { name: "hand-odd" }, replaces: 0 }]);
+    expect(await rounds().round(workspace, 0, never)).toBe(2);
+  });
+
   test("comes by itself, again and again, until it is ended", async () => {
     const workspace = await workspaceWith(1);
     const end = new AbortController();

@@ -48,9 +48,10 @@ test("a body comes back with references where the contract has tokens, and other
   const twice = JSON.parse(await seals.body("default", Buffer.from(JSON.stringify({ authorization_token: sealed.authorization_token }))));
   expect(await seals.unseal("default", twice.authorization_token)).toBe(sealed.authorization_token);
   await expect(seals.body("default", Buffer.from("{"))).rejects.toThrow("not valid JSON");
-  await expect(seals.body("default", Buffer.from('{"resources":[{"authorization_token":"a\\nb"}]}'))).rejects.toThrow(
-    "resources.0.authorization_token: must be",
-  );
+  for (const odd of ['"a\\nb"', '["ghp_x"]', '{"value":"ghp_x"}', "7"])
+    await expect(seals.body("default", Buffer.from(`{"resources":[{"authorization_token":${odd}}]}`))).rejects.toThrow(
+      "resources.0.authorization_token: must be",
+    );
 });
 
 test("a session has its own repositories; what is absent is kept, and a young record is not swept", async () => {

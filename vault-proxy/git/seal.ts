@@ -73,8 +73,10 @@ export class Seals {
   async #object<T>(workspace: string, given: T, path: string): Promise<T> {
     if (typeof given !== "object" || given === null || !Object.hasOwn(given, FIELD)) return given;
     const token: unknown = Object.entries(given).find(([name]) => name === FIELD)?.[1];
-    if (typeof token !== "string") return given;
-    if (!TOKEN.test(token)) throw invalid(`${path}${FIELD}: must be 1 to 1024 printable ASCII characters without spaces`);
+    if (token === null) return given;
+    // Whatever else stands there may be a token, too: it does not go back.
+    if (typeof token !== "string" || !TOKEN.test(token))
+      throw invalid(`${path}${FIELD}: must be 1 to 1024 printable ASCII characters without spaces`);
     return { ...given, [FIELD]: await this.seal(workspace, token) };
   }
 

@@ -71,7 +71,10 @@ export class SharedSpend implements Spending {
 
   async #read(session: string): Promise<{ readonly sums: Sums; readonly revision: number }> {
     const found = await this.#store.get(keyOf(session));
-    return found === null ? { sums: {}, revision: 0 } : { sums: Kept.parse(found.body).spent, revision: found.revision };
+    if (found === null) return { sums: {}, revision: 0 };
+    const kept = Kept.safeParse(found.body);
+    if (!kept.success) throw new StoreTrouble("unreadable", "a session's spending");
+    return { sums: kept.data.spent, revision: found.revision };
   }
 
   async #write(session: string): Promise<void> {
