@@ -2,6 +2,7 @@
 
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
 import pino from "pino";
 import { request } from "undici";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
@@ -91,6 +92,37 @@ proves("mcp:any-replica", "a session at a hand is known at every gateway, and ov
   const fresh = await startAnother(api);
   expect((await post(fresh.url, { jsonrpc: "2.0", id: 3, method: "ping" }, opened.headers)).status).toBe(404);
   await fresh.close();
+});
+
+test("a listening stream whose client does not read ends with its session, and is written to no more", async () => {
+  let isLeft = false;
+  hand.answer(({ body, method }, response) => {
+    if (method !== "GET") {
+      const { id } = body === "" ? { id: undefined } : JSON.parse(body);
+      if (id === undefined) return void response.writeHead(202).end();
+      return json(response, { jsonrpc: "2.0", id, result: { content: [] } });
+    }
+    response.writeHead(200, { "content-type": "text/event-stream" });
+    response.once("close", () => {
+      isLeft = true;
+    });
+    const piece = event({ method: "notifications/message", params: { data: "x".repeat(100_000) } });
+    const more = () => {
+      while (response.write(piece));
+      response.once("drain", more);
+    };
+    more();
+  });
+  const opened = await handshake(door, KEY);
+  const { body } = await request(door, { method: "GET", headers: { ...opened.headers, accept: "text/event-stream" } });
+  await sleep(300);
+  expect((await send(door, "DELETE", opened.headers)).status).toBe(204);
+  await until(() => isLeft);
+  // A few signs of life would have been due by now.
+  await sleep(300);
+  let bytes = 0;
+  for await (const chunk of body) bytes += chunk.length;
+  expect(bytes).toBeGreaterThan(100_000);
 });
 
 describe("a hand that lost a session", () => {
@@ -217,7 +249,9 @@ test(
     let pieces = 0;
     // Its record gives it more time than this gateway does.
     await registerHand(api.store, { name: "long", url: hand.url, timeouts: { connect_ms: null, idle_ms: 10_000, total_ms: 60_000 } });
-    hand.answer((_, response) => {
+    hand.answer(({ body }, response) => {
+      // The door looks for headers that repeat arguments, and asks for the tools.
+      if (!body.includes('"tools/call"')) return json(response, { jsonrpc: "2.0", id: JSON.parse(body).id, result: { tools: [] } });
       response.writeHead(200, { "content-type": "text/event-stream" });
       response.write('data: {"jsonrpc":"2.0","id":"c","result":{"content":[{"type":"text","text":"');
       const more = () => {
