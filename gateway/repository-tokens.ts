@@ -2,7 +2,7 @@
 //
 //   K1  Bytes that may hold a token are never parsed here: they go to the vault proxy, and what comes back holds references. Bytes that hold neither the
 //       field's name nor an escape by which it could be spelled otherwise hold none.
-//   K2  The original bytes are overwritten once the sealed ones are there.
+//   K2  The original bytes are overwritten once the vault proxy has answered, or could not.
 //   K3  What the vault proxy keeps for a session goes with it. A sweep finds what belongs to no session: a create that failed, an end that it missed.
 
 import type { Dispatcher } from "undici";
@@ -25,6 +25,7 @@ const ROWS = [..."567"].map((digit) => digit.charCodeAt(0));
 
 const Envelope = z.object({ error: z.object({ message: z.string() }) });
 const Listed = z.object({ sessions: z.array(z.string()) });
+const Swept = z.object({ swept: z.number() });
 
 export interface RepositoryToken {
   readonly url: string;
@@ -35,9 +36,11 @@ export interface RepositoryToken {
 /** The body with references instead of tokens. K1 K2 */
 export async function sealBody(proxy: VaultProxy | null, asking: Asking, bytes: Buffer): Promise<Buffer> {
   if (proxy === null || !mayHoldToken(bytes)) return bytes;
-  const sealed = await ask(proxy, asking, { method: "POST", path: "/seal", body: bytes });
-  bytes.fill(0);
-  return sealed;
+  try {
+    return await ask(proxy, asking, { method: "POST", path: "/seal", body: bytes });
+  } finally {
+    bytes.fill(0);
+  }
 }
 
 /** Looked for in the bytes: a text of them would lie in this process's heap. */
@@ -63,11 +66,12 @@ export async function sweepRepositories(proxy: VaultProxy, store: Pick<SessionSt
   const { sessions } = Listed.parse(JSON.parse(String(await ask(proxy, asking, { method: "GET", path: "/repositories", body: null }))));
   const gone: string[] = [];
   for (const session of sessions) if (await isOver(store, session)) gone.push(session);
+  let count = 0;
   for (let from = 0; from < gone.length; from += SWEPT_AT_ONCE) {
     const body = Buffer.from(JSON.stringify({ sessions: gone.slice(from, from + SWEPT_AT_ONCE) }));
-    await ask(proxy, asking, { method: "POST", path: "/repositories/sweep", body });
+    count += Swept.parse(JSON.parse(String(await ask(proxy, asking, { method: "POST", path: "/repositories/sweep", body })))).swept;
   }
-  return gone.length;
+  return count;
 }
 
 async function isOver(store: Pick<SessionStore, "getSession">, session: string): Promise<boolean> {

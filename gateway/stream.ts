@@ -21,6 +21,7 @@ import type { Bell, SessionStore } from "../session-store/store.ts";
 import { answerOf } from "./answer.ts";
 import type { WireEvent } from "./http/wire.ts";
 import { rfc3339 } from "./http/wire.ts";
+import { STREAM_HEADERS } from "./mcp/sse.ts";
 import type { PreviewEvent, PreviewType } from "./preview-gate.ts";
 import { PreviewGate } from "./preview-gate.ts";
 import { StreamEvents } from "./stream-events.ts";
@@ -84,7 +85,7 @@ export class Streams {
     const out = new Frames(response, this.#timing.slowMs, cutOff);
     const keepAlive = setInterval(() => out.comment("ping"), this.#timing.keepAliveMs);
     try {
-      response.writeHead(200, { "content-type": "text/event-stream", "cache-control": "no-cache, no-transform", "x-accel-buffering": "no" });
+      response.writeHead(200, STREAM_HEADERS);
       out.comment("open");
       await this.#follow(out, options, controller.signal);
     } catch (error) {

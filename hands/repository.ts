@@ -2,7 +2,8 @@
 
 import { z } from "zod";
 
-const REPOSITORIES_MAX = 50;
+/** Of a session; the vault proxy keeps as many. */
+export const REPOSITORIES_MAX = 50;
 
 export const RepositoryWanted = z.strictObject({
   /** The resource's. */

@@ -230,8 +230,6 @@ export class LogView {
         this.isTerminated = true;
         this.#usage.rest(at);
         break;
-      default:
-        break;
     }
   }
 

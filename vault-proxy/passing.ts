@@ -3,10 +3,8 @@
 //   Z1  An id is the end, in seconds and of one length, and a name: ids sort by their ends.
 //   Z2  Whoever lists removes what is over, a while after its end: another proxy's clock may be behind ours. So they never pile up.
 
-import { type RecordKey, type RecordKind, StoreTrouble, type VaultStore } from "./store.ts";
+import { OWN_WORKSPACE, type RecordKey, type RecordKind, StoreTrouble, type VaultStore } from "./store.ts";
 
-/** Our own, of no caller. */
-const WORKSPACE = "manyhands";
 const DIGITS = 11;
 const ID = /^(\d{11})_([0-9A-Za-z_]{1,116})$/;
 /** How far clocks may lie apart. Z2 */
@@ -35,13 +33,13 @@ export class Passing {
 
   /** Where a record lies; the end is rounded up to a second. `name` is of letters, digits and underscores. Z1 */
   keyOf(endsAtMs: number, name: string): RecordKey {
-    return { workspace: WORKSPACE, kind: this.#kind, id: `${String(Math.ceil(endsAtMs / 1000)).padStart(DIGITS, "0")}_${name}` };
+    return { workspace: OWN_WORKSPACE, kind: this.#kind, id: `${String(Math.ceil(endsAtMs / 1000)).padStart(DIGITS, "0")}_${name}` };
   }
 
   /** What has not ended, in the order of its ends. Throws the storage's trouble. Z1 Z2 */
   async list(): Promise<readonly PassingRecord[]> {
     const now = this.#now();
-    const found = (await this.#store.ids(WORKSPACE, this.#kind)).flatMap((id) => recordOf({ workspace: WORKSPACE, kind: this.#kind, id }));
+    const found = (await this.#store.ids(OWN_WORKSPACE, this.#kind)).flatMap((id) => recordOf({ workspace: OWN_WORKSPACE, kind: this.#kind, id }));
     const over = found.filter(({ endsAtMs }) => endsAtMs + OVER_MS <= now).slice(0, REMOVED_MAX);
     await Promise.all(Array.from({ length: AT_ONCE }, (_, lane) => this.#remove(over.filter((_each, index) => index % AT_ONCE === lane))));
     return found.filter(({ endsAtMs }) => endsAtMs > now);

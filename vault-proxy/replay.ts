@@ -1,6 +1,7 @@
 // A request's body on its way: passed as it comes, its beginning kept so that a short one can be sent once more.
 //
 //   P1  At most KEPT_BYTES_MAX are kept, and only until the answer is known. A longer body can't be sent again.
+//   P2  Whoever waits for a body hears of its caller's leaving, also of one that happened before.
 
 import type { IncomingMessage } from "node:http";
 
@@ -24,11 +25,14 @@ export class Replay {
     this.#kept = mayRepeat ? [] : null;
   }
 
-  /** A body that says that it is short, whole; null: it goes as it comes. */
+  /** A body that says that it is short, whole; null: it goes as it comes. P2 */
   short(): Promise<Buffer> | null {
     const req = this.#req;
     if (!(Number(req.headers["content-length"] ?? Number.NaN) <= SHORT_BYTES_MAX)) return null;
     return new Promise((resolve, reject) => {
+      const left = () => reject(new Error("the caller left"));
+      // A request that is over says so no more.
+      if (req.destroyed) return left();
       const pieces: Buffer[] = [];
       req
         .on("data", (piece: Buffer) => pieces.push(piece))
@@ -40,7 +44,7 @@ export class Replay {
           resolve(whole);
         })
         .once("error", reject)
-        .once("close", () => reject(new Error("the caller left")));
+        .once("close", left);
     });
   }
 

@@ -14,6 +14,9 @@
  */
 export type RecordKind = "vault" | "create" | "authority" | "revocation" | "authorization" | "repository" | "spend";
 
+/** Where our own records lie, which are of no caller. */
+export const OWN_WORKSPACE = "manyhands";
+
 export interface RecordKey {
   readonly workspace: string;
   readonly kind: RecordKind;

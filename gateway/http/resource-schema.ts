@@ -1,10 +1,10 @@
 // The resources of a session on the wire (contract §14): repositories. Files and memory stores are refused by name.
 
 import { z } from "zod";
+import { REPOSITORIES_MAX } from "../../hands/repository.ts";
 import { limit, page } from "./query.ts";
 import { shownAs } from "./shown.ts";
 
-const REPOSITORIES_MAX = 50;
 const URL_CHARS_MAX = 2_048;
 const PATH_CHARS_MAX = 1_024;
 const BRANCH_CHARS_MAX = 255;

@@ -5,7 +5,7 @@
 //       order, each before what stands after it.
 //   B3  Each request is answered once. Where all answers come soon and alone they leave as one JSON array; otherwise each leaves on one stream as it comes,
 //       with what came before it. That stream can't be taken up again: a place in it would be a place in many.
-//   B4  A batch holds at most MESSAGES_MAX messages, and BYTES_MAX of answers wait for the others.
+//   B4  A batch holds at most MESSAGES_MAX messages, and BYTES_MAX of answers wait for the others, or for their own ends: what would be more breaks off.
 
 import { IncomingMessage, ServerResponse } from "node:http";
 import { Socket } from "node:net";
@@ -29,7 +29,10 @@ export function refuseBatch(messages: readonly unknown[], version: string | null
   if (!hasBatches(version)) throw refused(`Revision ${version} has no batches (2025-06-18 took them away): send each message by itself.`);
   if (messages.length === 0) throw refused("A batch holds at least one message.");
   if (messages.length > MESSAGES_MAX) throw refused(`A batch holds at most ${MESSAGES_MAX} messages.`);
-  const ids = messages.filter((message) => kindOf(message) === "request").map((message) => keyOf((message as { id: string | number }).id));
+  const ids = messages.flatMap((message) => {
+    const id = kindOf(message) === "request" ? idIn(message) : null;
+    return id === null ? [] : [keyOf(id)];
+  });
   if (new Set(ids).size !== ids.length) throw refused("Two requests of the batch have the same id.");
 }
 
@@ -71,7 +74,10 @@ class BatchAnswer {
   readonly #timer: NodeJS.Timeout;
   #sse: SseResponse | null = null;
   #texts: string[] = [];
+  /** Of `#texts`. */
   #bytes = 0;
+  /** Of answers that are not whole yet. */
+  #heldBytes = 0;
   readonly #statuses = new Set<number>();
 
   constructor(response: ServerResponse, keepAliveMs: number) {
@@ -87,6 +93,7 @@ class BatchAnswer {
     if (this.#sse || this.#response.destroyed) return this.#sse;
     this.#sse = new SseResponse(this.#response, this.#keepAliveMs);
     for (const text of this.#texts.splice(0)) void this.#sse.message(text, null);
+    this.#bytes = 0;
     return this.#sse;
   }
 
@@ -98,11 +105,23 @@ class BatchAnswer {
     if (this.#bytes > BYTES_MAX) this.stream();
   }
 
+  /** Counts what a part holds of its answer; false: it is too much. B4 */
+  hold(bytes: number): boolean {
+    this.#heldBytes += bytes;
+    if (this.#bytes + this.#heldBytes > BYTES_MAX) this.stream();
+    return this.#heldBytes <= BYTES_MAX;
+  }
+
+  release(bytes: number): void {
+    this.#heldBytes -= bytes;
+  }
+
   /** What a part came to as a whole. A notice has no answer, whatever came of it; a request that was called off has none either. */
-  async take({ body, response }: Part, kind: ReturnType<typeof kindOf>, id: RpcId | null): Promise<void> {
+  async take({ body, bodyBytes, response, isWhole }: Part, kind: ReturnType<typeof kindOf>, id: RpcId | null): Promise<void> {
+    this.release(bodyBytes);
     if (kind !== "request" && kind !== "none") return;
     this.#statuses.add(response.statusCode);
-    if (!response.writableFinished) await this.message(JSON.stringify(errorMessage(id, BROKEN)));
+    if (!isWhole) await this.message(JSON.stringify(errorMessage(id, BROKEN)));
     else if (body !== "") await this.message(body);
   }
 
@@ -129,7 +148,9 @@ class Part {
   readonly response: ServerResponse;
   /** Resolves when nothing more comes. */
   readonly over: Promise<void>;
+  bodyBytes = 0;
   readonly #answer: BatchAnswer;
+  #isBroken = false;
   #head: string | null = "";
   #events: SseReader | null = null;
   #chunks: Buffer[] = [];
@@ -144,11 +165,21 @@ class Part {
     this.response = new ServerResponse(request);
     for (const [name, value] of Object.entries(whole.getHeaders())) if (value !== undefined) this.response.setHeader(name, value);
     this.response.assignSocket(socket);
+    // A server does this for the responses of its own sockets: without it who waits for room waits for good.
+    socket.on("drain", () => this.response.emit("drain"));
+    // What can't be taken is told as an answer that broke off. B3
+    socket.once("error", () => {
+      this.#isBroken = true;
+    });
     this.response.once("finish", () => socket.destroy());
     this.over = new Promise((resolve) => socket.once("close", () => resolve()));
     const gone = () => socket.destroy();
     whole.once("close", gone);
     socket.once("close", () => whole.off("close", gone));
+  }
+
+  get isWhole(): boolean {
+    return this.response.writableFinished && !this.#isBroken;
   }
 
   /** Of an answer that is no stream. */
@@ -169,9 +200,21 @@ class Part {
       }
       this.#head = null;
     }
-    if (!this.#events) this.#chunks.push(rest);
-    else this.#events.take(rest);
+    if (this.#events) this.#events.take(rest);
+    else this.#hold(rest);
     for (const text of this.#messages.splice(0)) await this.#answer.message(text);
+  }
+
+  /** B4 */
+  #hold(chunk: Buffer): void {
+    this.#chunks.push(chunk);
+    this.bodyBytes += chunk.length;
+    if (this.#answer.hold(chunk.length)) return;
+    // Let go at once: the others go on.
+    this.#answer.release(this.bodyBytes);
+    this.bodyBytes = 0;
+    this.#chunks = [];
+    throw new Error("the answers of the batch are too long");
   }
 }
 

@@ -3,12 +3,13 @@
 //
 //   A1  An answer that comes within STREAM_AFTER_MS goes out as it is. After that a stream is begun, kept open by comments, and the answer comes in it.
 //   A2  A client that goes away ends the request by its own signal; what is left of the answer is let go.
+//   A3  An answer that is a stream itself is read as fast as its client takes it.
 
 import type { Logger } from "pino";
 import { errorMessage, INTERNAL_ERROR, idIn } from "./rpc.ts";
+import { OPENING, PING, STREAM_HEADERS } from "./sse.ts";
 
 const STREAM_AFTER_MS = 1_000;
-const HEADERS = { "content-type": "text/event-stream", "cache-control": "no-cache, no-transform", "x-accel-buffering": "no" };
 
 interface Late {
   readonly keepAliveMs: number;
@@ -37,10 +38,11 @@ function begun(answering: Promise<Response>, { keepAliveMs, body, left, log }: L
   let alive: NodeJS.Timeout | undefined;
   let isLeft = false;
   let rest: ReadableStreamDefaultReader<Uint8Array> | null = null;
+  let wake = () => {};
   const stream = new ReadableStream<Uint8Array>({
     start(controller) {
-      controller.enqueue(encoder.encode(": open\n\n"));
-      alive = setInterval(() => controller.enqueue(encoder.encode(": ping\n\n")), keepAliveMs);
+      controller.enqueue(encoder.encode(OPENING));
+      alive = setInterval(() => controller.enqueue(encoder.encode(PING)), keepAliveMs);
       const hush = () => clearInterval(alive);
       void answering
         .then(async (answer) => {
@@ -49,7 +51,14 @@ function begun(answering: Promise<Response>, { keepAliveMs, body, left, log }: L
             if (isLeft) return void (await rest.cancel());
             // From here on it says itself that it is there.
             hush();
-            for (let piece = await rest.read(); !piece.done; piece = await rest.read()) controller.enqueue(piece.value);
+            for (let piece = await rest.read(); !piece.done; piece = await rest.read()) {
+              controller.enqueue(piece.value);
+              // A3
+              if ((controller.desiredSize ?? 0) <= 0)
+                await new Promise<void>((resolve) => {
+                  wake = resolve;
+                });
+            }
           } else {
             const text = await answer.text();
             hush();
@@ -67,14 +76,16 @@ function begun(answering: Promise<Response>, { keepAliveMs, body, left, log }: L
           if (!isLeft) controller.close();
         });
     },
+    pull: () => wake(),
     // A2
     async cancel() {
       isLeft = true;
+      wake();
       clearInterval(alive);
       await rest?.cancel();
     },
   });
-  return new Response(stream, { status: 200, headers: HEADERS });
+  return new Response(stream, { status: 200, headers: STREAM_HEADERS });
 }
 
 const isStream = ({ headers }: Response): boolean => headers.get("content-type")?.startsWith("text/event-stream") === true;

@@ -90,7 +90,8 @@ function idOf(given: unknown): RpcId {
 }
 
 const isId = (value: unknown): value is RpcId => (typeof value === "string" ? value.length <= ID_CHARS_MAX : Number.isSafeInteger(value));
-const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> => typeof value === "object" && value !== null && !Array.isArray(value);
+export const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
 
 /** The id to answer an unreadable body with, if one can be told. */
 export function idIn(body: unknown): RpcId | null {

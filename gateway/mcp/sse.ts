@@ -5,6 +5,11 @@
 
 import type { ServerResponse } from "node:http";
 
+/** E1 */
+export const STREAM_HEADERS = { "content-type": "text/event-stream", "cache-control": "no-cache, no-transform", "x-accel-buffering": "no" } as const;
+export const OPENING = ": open\n\n";
+export const PING = ": ping\n\n";
+
 const BUFFER_BYTES_MAX = 4 * 1024 * 1024;
 const SLOW_MS = 10_000;
 
@@ -16,14 +21,9 @@ export class SseResponse {
 
   constructor(response: ServerResponse, keepAliveMs: number, headers: Readonly<Record<string, string>> = {}) {
     this.#response = response;
-    response.writeHead(200, {
-      "content-type": "text/event-stream",
-      "cache-control": "no-cache, no-transform",
-      "x-accel-buffering": "no",
-      ...headers,
-    });
-    response.write(": open\n\n");
-    this.#timer = setInterval(() => this.#write(": ping\n\n"), keepAliveMs);
+    response.writeHead(200, { ...STREAM_HEADERS, ...headers });
+    response.write(OPENING);
+    this.#timer = setInterval(() => this.#write(PING), keepAliveMs);
     response.once("close", () => this.#over());
   }
 

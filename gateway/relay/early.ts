@@ -5,15 +5,13 @@
 //   Y2  It says that it is there until somebody else writes to it.
 
 import type { ServerResponse } from "node:http";
+import { OPENING, PING, STREAM_HEADERS } from "../mcp/sse.ts";
 import { Silence, type Watched } from "./silence.ts";
 
 const REQUEST_AFTER_MS = 1_000;
 /** A hand without a listening stream says so, if slowly: its client then need not come back for one. */
 const LISTENING_AFTER_MS = 5_000;
 
-export const STREAM_HEADERS = { "content-type": "text/event-stream", "cache-control": "no-cache, no-transform", "x-accel-buffering": "no" } as const;
-export const OPENING = ": open\n\n";
-export const PING = ": ping\n\n";
 const EVENT = "event: message\ndata: ";
 const [LF, CR, SPACE] = [10, 13, 32];
 

@@ -68,8 +68,8 @@ export class Eras {
 
 const keys = new WeakMap<Address, string>();
 
-/** An address belongs to one record of one workspace, and is mostly the same object with each call. */
-function keyOf({ workspace, hand, address }: Upstream): string {
+/** What is known of a hand is known by this. An address belongs to one record of one workspace, and is mostly the same object with each call. */
+export function keyOf({ workspace, hand, address }: Upstream): string {
   const known = keys.get(address);
   if (known !== undefined) return known;
   const key = JSON.stringify([workspace, hand.name, address.target ?? address.url.href]);

@@ -7,6 +7,7 @@
 //   S4  A session that ended here ends at the hand, and the other way round.
 
 import type { Logger } from "pino";
+import { CLIENT_LISTENS } from "../../hands/relay/request.ts";
 import { hasBatches } from "../mcp/batch.ts";
 import { INTERNAL_ERROR, INVALID_REQUEST, NO_SESSION, RpcError } from "../mcp/rpc.ts";
 import { placeOf } from "./address.ts";
@@ -149,6 +150,8 @@ export class HandshakeRelay {
     visit.seen = looker;
     const headers = passedHeaders(request.headers, false);
     if (session.upstream !== null) headers["mcp-session-id"] = session.upstream;
+    // Whoever keeps a child for this client ends it when the client is gone.
+    if (method === "GET" && upstream.address.isOwn) Object.assign(headers, CLIENT_LISTENS);
     // A place in the stream of a session that is no more means nothing to the next one.
     if (isReopened) delete headers["last-event-id"];
     return pass(

@@ -8,7 +8,7 @@ import { isUtf8 } from "node:buffer";
 import type { IncomingHttpHeaders } from "node:http";
 import { classifyInboundRequest } from "@modelcontextprotocol/server";
 import { VERSIONS } from "../mcp/handshake/era.ts";
-import { INVALID_REQUEST, type Message, PARSE_ERROR, RpcError, readMessage } from "../mcp/rpc.ts";
+import { INVALID_REQUEST, isRecord, type Message, PARSE_ERROR, RpcError, readMessage } from "../mcp/rpc.ts";
 import { editsFromClient, isForged } from "./reserved.ts";
 import { edited, holdsTwice } from "./spans.ts";
 import type { Era } from "./upstream.ts";
@@ -138,5 +138,3 @@ function textOf(headers: IncomingHttpHeaders, name: string): string | undefined 
   const value = headers[name];
   return typeof value === "string" ? value.trim() : undefined;
 }
-
-const isRecord = (value: unknown): value is Params => typeof value === "object" && value !== null && !Array.isArray(value);

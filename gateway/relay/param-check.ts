@@ -11,6 +11,8 @@
 import type { IncomingHttpHeaders } from "node:http";
 import { argumentAt, type Mark, marksOf } from "../../hands/servers/param-headers.ts";
 import { RpcError } from "../mcp/rpc.ts";
+import { recordOf } from "./crossed/incoming.ts";
+import { keyOf } from "./eras.ts";
 import { decoded, HEADER_MISMATCH } from "./inbound.ts";
 import { ASIDE_MS } from "./limits.ts";
 import type { Upstream } from "./upstream.ts";
@@ -60,8 +62,7 @@ export class ParamCheck {
 
   /** K2 */
   #marksOf(upstream: Upstream, tool: string, list: ListTools): readonly Mark[] | Promise<readonly Mark[]> {
-    const { workspace, hand, address } = upstream;
-    const key = JSON.stringify([workspace, hand.name, address.target ?? address.url.href]);
+    const key = keyOf(upstream);
     const known = this.#known.get(key) ?? { marked: new Map(), at: Number.NEGATIVE_INFINITY, reading: null };
     if (!this.#known.has(key) && this.#known.size >= HANDS_MAX) this.#known.clear();
     this.#known.set(key, known);
@@ -101,8 +102,6 @@ async function markedIn(list: ListTools, signal: AbortSignal): Promise<Marked> {
 
 const over = (signal: AbortSignal): Promise<never> =>
   new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason), { once: true }));
-
-const recordOf = (value: unknown): Params => (typeof value === "object" && value !== null && !Array.isArray(value) ? { ...value } : {});
 
 /** K3 */
 function wrongIn(marks: readonly Mark[], input: unknown, headers: IncomingHttpHeaders): string | null {

@@ -11,7 +11,8 @@
 import type { IncomingHttpHeaders, OutgoingHttpHeaders, ServerResponse } from "node:http";
 import type { Dispatcher } from "undici";
 import { errorMessage, type RpcError, type RpcId } from "../mcp/rpc.ts";
-import { EarlyStream, OPENING, onOneLine, PING, STREAM_HEADERS } from "./early.ts";
+import { OPENING, PING, STREAM_HEADERS } from "../mcp/sse.ts";
+import { EarlyStream, onOneLine } from "./early.ts";
 import { Events, type Looker } from "./events.ts";
 import { failureOf, noMessage, refusedByVault, refusedStatus, timedOut, tooLong } from "./failure.ts";
 import { ANSWER_BYTES_MAX, COLLECTED_BYTES_MAX, LOOKED_AT_BYTES_MAX, SLOW_MS } from "./limits.ts";

@@ -5,7 +5,7 @@
 //   K3  The number of a subscription is the id of the request that opened it; any other is taken out.
 //   K4  Every other key passes byte for byte: trace context, vendors' keys, and those of extensions that this program has never heard of.
 
-import type { RpcId } from "../mcp/rpc.ts";
+import { isRecord, type RpcId } from "../mcp/rpc.ts";
 import { type Edit, isObject, type Member, memberOf, membersOf, without } from "./spans.ts";
 import type { Era } from "./upstream.ts";
 
@@ -33,7 +33,6 @@ export function editsFromClient(text: Buffer, era: Era): Edit[] {
 }
 
 const isNotClients = (name: string, era: Era): boolean => SERVERS.has(name) || (era === "handshake" && CLIENTS.has(name));
-const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> => typeof value === "object" && value !== null && !Array.isArray(value);
 const memberIn = (value: unknown, name: string): unknown => (isRecord(value) ? value[name] : undefined);
 
 /** Takes out of a hand's message what is not its to say. `holder`: its `params` or `result`; `subscription`: its id, null where there is none. */

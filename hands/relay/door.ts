@@ -8,7 +8,8 @@
 //   R1  A server is named, and the operator's file says what that means; nothing of a request chooses a command. An address is held against the guard.
 //   R2  The era of a child is asked once, by a handshake: one that was never asked anything before it must not end at a question it does not know.
 //   R3  A child of a stateless server works for one owner (the `x-manyhands-owner` header); closing a request there calls it off.
-//   R4  A session that was not used for `idleMs` is over, and its child with it. There are at most SESSIONS_MAX.
+//   R4  A session that was not used for `idleMs` is over, and its child with it. There are at most SESSIONS_MAX. One whose client listened, left and did not
+//       come back for `awayMs` is over within a minute: of a client that never listens, nobody can say whether it is gone.
 
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Logger } from "pino";
@@ -23,6 +24,7 @@ import { ChildLine } from "./line.ts";
 import { Link, type Times } from "./link.ts";
 import { passThrough } from "./pass.ts";
 import { Reply } from "./reply.ts";
+import { bodyOf, isClientListening, nameIn } from "./request.ts";
 import { type Brought, RelaySession } from "./session.ts";
 import { SharedServers } from "./shared.ts";
 import { grantIn, labelOf, type SseReach, targetIn, timesIn } from "./sse.ts";
@@ -33,8 +35,8 @@ const SSE_PATH = "/mcp/sse";
 const SESSIONS_MAX = 256;
 const SSE_SESSIONS_MAX = 1_024;
 const IDLE_MS = 1_800_000;
-const SWEEP_MS = 30_000;
-const BODY_BYTES_MAX = 32 * 1024 * 1024;
+const AWAY_MS = 40_000;
+const SWEEP_MS = 15_000;
 const STATELESS_FROM = "2026";
 
 type CommandServer = Extract<ConfiguredServer, { type: "command" }>;
@@ -59,6 +61,7 @@ export interface RelayOptions {
   readonly sse: SseReach;
   readonly log: Logger;
   readonly idleMs?: number;
+  readonly awayMs?: number;
   readonly sessionsMax?: number;
 }
 
@@ -78,7 +81,7 @@ export class ServerRelay {
     this.#eras = new Eras(start);
     this.#shared = new SharedServers(start);
     this.#stateless = new StatelessLinks(start);
-    this.#timer = setInterval(() => this.#sweep(), Math.min(SWEEP_MS, options.idleMs ?? IDLE_MS)).unref();
+    this.#timer = setInterval(() => this.#sweep(), Math.min(SWEEP_MS, options.idleMs ?? IDLE_MS, options.awayMs ?? AWAY_MS)).unref();
   }
 
   /** The path `isRelayed`; the caller is let in. */
@@ -187,6 +190,7 @@ export class ServerRelay {
     if (typeof last === "string" && !place) return void answer(response, 404, errorOf(null, NO_SESSION, "There is no such stream to resume."));
     if (!place && session.listening.isHeard)
       return void answer(response, 409, errorOf(null, REFUSED, "Conflict: Only one SSE stream is allowed per session"));
+    if (isClientListening(request.headers)) session.hasListener = true;
     (place?.stream ?? session.listening).attach(response, place?.after ?? 0, session.isPrimed);
   }
 
@@ -242,10 +246,13 @@ export class ServerRelay {
 
   /** R4 */
   #sweep(): void {
-    const { idleMs = IDLE_MS } = this.#options;
-    const before = Date.now() - idleMs;
+    const { idleMs = IDLE_MS, awayMs = AWAY_MS } = this.#options;
+    const now = Date.now();
+    const before = now - idleMs;
     for (const session of [...this.#sessions.values()]) {
-      if (session.isUsed) session.usedAt = Date.now();
+      const { awaySince } = session;
+      if (session.isUsed) session.usedAt = now;
+      else if (awaySince !== null && !session.isShared && awaySince <= now - awayMs) this.#end(session, "its client went away");
       else if (session.usedAt <= before) this.#end(session, "nobody used it");
     }
     this.#shared.sweep(before);
@@ -264,27 +271,6 @@ function messageIn(response: ServerResponse, body: string): Envelope | null {
   const message = readEnvelope(given);
   if (!message) answer(response, 400, errorOf(null, INVALID_REQUEST, "The body is not one JSON-RPC 2.0 message."));
   return message;
-}
-
-async function bodyOf(request: IncomingMessage): Promise<string | null> {
-  const chunks: Buffer[] = [];
-  let bytes = 0;
-  for await (const chunk of request) {
-    const piece: Buffer = chunk;
-    bytes += piece.length;
-    if (bytes > BODY_BYTES_MAX) return null;
-    chunks.push(piece);
-  }
-  return Buffer.concat(chunks).toString("utf8");
-}
-
-function nameIn(part: string): string | null {
-  try {
-    return decodeURIComponent(part);
-  } catch {
-    // No name is written so.
-    return null;
-  }
 }
 
 /** What an answer to `initialize` agreed on; empty: nothing. */

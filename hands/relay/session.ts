@@ -36,6 +36,8 @@ export class RelaySession implements Heard, Owner {
   /** As agreed on; empty until then. */
   version = "";
   usedAt = Date.now();
+  /** Its client listens as long as it lives; a gateway that translates for one does not. */
+  hasListener = false;
   readonly #streams: EventStream[] = [];
   readonly #asked = new Map<string, Sink>();
   readonly #onEnd: (says: string) => void;
@@ -61,6 +63,12 @@ export class RelaySession implements Heard, Owner {
   /** Something is under way, or somebody listens. */
   get isUsed(): boolean {
     return this.listening.isHeard || this.link.oldest(this) !== null;
+  }
+
+  /** Since when its client is away: it listened, and does not any more. Null: there is no telling. */
+  get awaySince(): number | null {
+    const { leftAt } = this.listening;
+    return this.hasListener && leftAt !== null ? Math.max(leftAt, this.usedAt) : null;
   }
 
   /** A question was put to its client that is not answered. */

@@ -22,6 +22,7 @@ export class EventStream {
   #count = 0;
   #isOver = false;
   #out: ServerResponse | null = null;
+  #leftAt: number | null = null;
   #timer: NodeJS.Timeout | undefined;
 
   constructor(id: string) {
@@ -37,6 +38,11 @@ export class EventStream {
     return this.#out !== null;
   }
 
+  /** Since when nobody reads any more; null: somebody does, or nobody ever did. */
+  get leftAt(): number | null {
+    return this.#leftAt;
+  }
+
   /** Goes on with this connection after the event `after`; one before it ends. E1 */
   attach(response: ServerResponse, after: number, isPrimed: boolean): void {
     this.#leave();
@@ -45,9 +51,12 @@ export class EventStream {
     for (const { n, text } of this.#kept) if (n > after) this.#write(response, n, text);
     if (this.#isOver) return void response.end();
     this.#out = response;
+    this.#leftAt = null;
     this.#timer = setInterval(() => response.write(": ping\n\n"), KEEP_ALIVE_MS);
     response.once("close", () => {
-      if (this.#out === response) this.#leave();
+      if (this.#out !== response) return;
+      this.#leave();
+      this.#leftAt = Date.now();
     });
   }
 

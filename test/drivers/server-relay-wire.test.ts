@@ -1,6 +1,7 @@
 // Servers over standard input and output, by requests written by hand: streams that break and go on, sessions that end, servers that have a URL.
 
 import { afterEach, expect, test } from "vitest";
+import { CLIENT_LISTENS } from "../../hands/relay/request.ts";
 import { RawServer } from "../support/mcp/raw.ts";
 import { EVERYTHING, type RunningRelay, script, startServerRelay } from "../support/mcp/server-relay.ts";
 import { until } from "../support/until.ts";
@@ -31,6 +32,22 @@ async function open(url: string): Promise<Record<string, string>> {
   return headers;
 }
 
+function isAlive(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch {
+    // There is no such process.
+    return false;
+  }
+}
+
+async function pidOf(url: string, session: Record<string, string>): Promise<number> {
+  const answer = (await (await post(url, { id: 1, method: "tools/call", params: { name: "pid" } }, session)).json()) as {
+    result: { content: { text: string }[] };
+  };
+  return Number(answer.result.content[0]?.text);
+}
+
 test("an answer whose connection broke goes on where it was, for a client that names the last event", async () => {
   relay = await startServerRelay({ everything: script(EVERYTHING[0], [EVERYTHING[1]]) });
   const url = relay.url("everything");
@@ -56,27 +73,39 @@ test("an answer whose connection broke goes on where it was, for a client that n
 test("a session ends with its DELETE, its child with it; so does one that nobody uses", async () => {
   relay = await startServerRelay({ plain: STDIO }, { idleMs: 600 });
   const url = relay.url("plain");
-  const isAlive = (pid: number) => {
-    try {
-      return process.kill(pid, 0);
-    } catch {
-      // There is no such process.
-      return false;
-    }
-  };
-  const pidOf = async (session: Record<string, string>) => {
-    const answer = (await (await post(url, { id: 1, method: "tools/call", params: { name: "pid" } }, session)).json()) as {
-      result: { content: { text: string }[] };
-    };
-    return Number(answer.result.content[0]?.text);
-  };
   const [deleted, idle] = [await open(url), await open(url)];
-  const [first, second] = [await pidOf(deleted), await pidOf(idle)];
+  const [first, second] = [await pidOf(url, deleted), await pidOf(url, idle)];
   expect((await fetch(url, { method: "DELETE", headers: deleted })).status).toBe(204);
   await until(() => !isAlive(first));
   expect((await post(url, { id: 2, method: "ping" }, deleted)).status).toBe(404);
   await until(() => !isAlive(second));
   expect((await post(url, { id: 2, method: "ping" }, idle)).status).toBe(404);
+});
+
+test("a client that listened and went away without a word takes its child along; one that never listened, or comes back, does not", async () => {
+  relay = await startServerRelay({ plain: STDIO }, { awayMs: 600 });
+  const url = relay.url("plain");
+  const listen = async (session: Record<string, string>, marks: Record<string, string>) => {
+    const off = new AbortController();
+    const stream = await fetch(url, { headers: { accept: "text/event-stream", ...session, ...marks }, signal: off.signal });
+    expect(stream.status).toBe(200);
+    return () => off.abort();
+  };
+  const [silent, gone, back, translated] = [await open(url), await open(url), await open(url), await open(url)];
+  const pid = await pidOf(url, gone);
+  (await listen(translated, {}))();
+  (await listen(back, CLIENT_LISTENS))();
+  const again = async () => {
+    // Until the first one's end is heard of, a second stream is refused.
+    const stream = await fetch(url, { headers: { accept: "text/event-stream", ...back, ...CLIENT_LISTENS } });
+    if (stream.status !== 200) await stream.body?.cancel();
+    return stream.status === 200;
+  };
+  await until(again);
+  (await listen(gone, CLIENT_LISTENS))();
+  await until(() => !isAlive(pid));
+  expect((await post(url, { id: 2, method: "ping" }, gone)).status).toBe(404);
+  for (const session of [silent, back, translated]) expect((await post(url, { id: 2, method: "ping" }, session)).status).toBe(200);
 });
 
 test("requests that are no message, of no session, of no server, or of an id that is under way are refused", async () => {

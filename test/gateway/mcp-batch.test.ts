@@ -1,8 +1,10 @@
 // Batches of JSON-RPC at our own door and at the doors of hands: taken where the session's revision has them, told apart from every other.
 
+import { once } from "node:events";
 import { createServer, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { serveBatch } from "../../gateway/mcp/batch.ts";
 import { API_KEY, type Api, startApi } from "../support/api.ts";
 import { makeServer as makeFidelityServer, startHandshakeServer } from "../support/fidelity/handshake.ts";
 import { startFullNew } from "../support/mcp/full-new.ts";
@@ -14,6 +16,8 @@ import { until } from "../support/until.ts";
 
 const KEY = { authorization: `Bearer ${API_KEY}` };
 const OLD = ["2024-11-05", "2025-03-26"] as const;
+/** More than a connection takes at once. */
+const LONG = "x".repeat(2 * 1024 * 1024);
 let api: Api;
 let host: RunningRelay;
 const servers: { url: string; close(): Promise<void> }[] = [];
@@ -140,6 +144,10 @@ describe("what a hand batches", () => {
     const hello = { protocolVersion: params?.protocolVersion, capabilities: { tools: {} }, serverInfo: { name: "batching", version: "1" } };
     if (method === "initialize")
       return void response.writeHead(200, { ...json, "mcp-session-id": "one" }).end(JSON.stringify({ jsonrpc: "2.0", id, result: hello }));
+    if (method === "tools/call") {
+      const result = { content: [{ type: "text", text: LONG }] };
+      return void response.writeHead(200, json).end(JSON.stringify({ jsonrpc: "2.0", id, result }));
+    }
     const notice = { jsonrpc: "2.0", method: "notifications/message", params: { level: "info", data: "é" } };
     const messages = [notice, { jsonrpc: "2.0", id: 77, method: "sampling/createMessage", params: {} }, { jsonrpc: "2.0", id, result: { tools } }];
     response.writeHead(200, { "content-type": "text/event-stream" }).end(`event: message\ndata: ${JSON.stringify(messages)}\n\n`);
@@ -175,12 +183,34 @@ describe("what a hand batches", () => {
     await until(() => told.some((message) => JSON.stringify(message).includes('"id":77')), { what: "the refusal of the question" });
   });
 
+  test("is answered whole, however long an answer is", async () => {
+    const { headers } = await session("batching", "2025-03-26");
+    const { all } = await batch(door("batching"), headers, [tool(1, "shown"), tool(2, "shown")]);
+    expect(all.map(({ result }) => JSON.stringify(result ?? "").includes(LONG))).toEqual([true, true]);
+  });
+
   test("is unintelligible where the revision has no batches", async () => {
     const { headers } = await session("batching", "2025-06-18");
     const { messages } = await post(door("batching"), call(1, "tools/list"), headers);
     expect(messages).toMatchObject([{ id: 1, error: { message: "The hand answered with a batch." } }]);
   });
 });
+
+test("of answers that are more than a batch holds, one breaks off, and the other comes", async () => {
+  const piece = Buffer.alloc(1024 * 1024, " ");
+  const serve = async (at: number, part: ServerResponse) => {
+    part.writeHead(200, { "content-type": "application/json" });
+    for (let pieces = 0; pieces < 40 && !part.destroyed && !part.socket?.destroyed; pieces += 1)
+      if (!part.write(piece)) await Promise.race([once(part, "drain"), once(part, "close")]);
+    part.end(JSON.stringify({ jsonrpc: "2.0", id: at, result: {} }));
+  };
+  const http = createServer((_request, response) => void serveBatch(response, [call(0, "a"), call(1, "b")], 1_000, serve));
+  await new Promise<void>((resolve) => http.listen(0, "127.0.0.1", resolve));
+  const text = await (await fetch(`http://127.0.0.1:${(http.address() as AddressInfo).port}`)).text();
+  await new Promise((resolve) => http.close(resolve));
+  const answers = text.split("\n").flatMap((line) => (line.startsWith("data: ") ? [JSON.parse(line.slice(6))] : []));
+  expect(answers.map(({ error }) => error?.code ?? "whole").sort()).toEqual([-32_603, "whole"]);
+}, 60_000);
 
 describe("a batch is refused, in words,", () => {
   const hello = call(0, "initialize", { protocolVersion: "2025-03-26", capabilities: {}, clientInfo: { name: "t", version: "1" } });

@@ -250,8 +250,8 @@ test(
     // Its record gives it more time than this gateway does.
     await registerHand(api.store, { name: "long", url: hand.url, timeouts: { connect_ms: null, idle_ms: 10_000, total_ms: 60_000 } });
     hand.answer(({ body }, response) => {
-      // The door looks for headers that repeat arguments, and asks for the tools.
-      if (!body.includes('"tools/call"')) return json(response, { jsonrpc: "2.0", id: JSON.parse(body).id, result: { tools: [] } });
+      // The door looks once which headers a tool has.
+      if (body.includes('"tools/list"')) return json(response, { jsonrpc: "2.0", id: JSON.parse(body).id, result: { tools: [] } });
       response.writeHead(200, { "content-type": "text/event-stream" });
       response.write('data: {"jsonrpc":"2.0","id":"c","result":{"content":[{"type":"text","text":"');
       const more = () => {

@@ -176,7 +176,8 @@ test("a sweep has the vault proxy forget what belongs to no session, and nothing
   const long = new Repositories(vaults.vaults, () => Date.now() - 86_400_000);
   for (const session of ["sesn_never", id]) await long.put("default", session, [{ url: URL_OF, token: TOKEN }]);
   await new Repositories(vaults.vaults).put("default", "sesn_young", [{ url: URL_OF, token: TOKEN }]);
-  await sweepRepositories(vaultProxy, store, { principal: { workspace: "default", name: "t" }, requestId: "req_1" });
+  const count = await sweepRepositories(vaultProxy, store, { principal: { workspace: "default", name: "t" }, requestId: "req_1" });
+  expect(count).toBe(1);
   expect((await Promise.all(["sesn_never", id, "sesn_young"].map(kept))).map((all) => all.length)).toEqual([0, 1, 1]);
 });
 

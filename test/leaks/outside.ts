@@ -33,7 +33,7 @@ export const ARRIVALS = [
 ] as const;
 
 /** Every form of a credential that the vault proxy promises to hide. */
-export function formsOf(secret: string): string {
+function formsOf(secret: string): string {
   const hex = Buffer.from(secret).toString("hex");
   const base64 = (before: string) => Buffer.from(before + secret).toString("base64");
   return [

@@ -3,19 +3,18 @@
 //   D1  Nothing is said or read before the gateway's token is good. What it says, whose key it saw and the request's id come in the token.
 //   D2  A change that was asked for is gone through with, also when the asker has left: what it came to is found by asking again.
 //   D3  A secret lives in the body and in the sealed record; it is in no log line, no error and no answer.
-//   D4  A refusal to a gateway comes after its body was read to the end: an answer in the middle of it may be lost with the connection, and the
-//       gateway would have to say that the change may have been made.
+//   D4  Refusals are told as at every door for gateways (answers.ts A1 A2).
 
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Logger } from "pino";
 import type { Caller, Grants } from "../grant.ts";
-import { StoreTrouble } from "../store.ts";
+import { admitted, refuse, send } from "./answers.ts";
 import type { UrlRule } from "./auth.ts";
 import type { ApiCall } from "./call.ts";
 import { check, parseJson, readQuery } from "./check.ts";
 import type { ConnectParts } from "./connect.ts";
 import { openApiPartOf } from "./openapi.ts";
-import { ApiRefusal, busy, envelope, invalid, noSuchCredential, noSuchVault, notFound, refusalOf } from "./refusal.ts";
+import { ApiRefusal, busy, invalid, noSuchCredential, noSuchVault, notFound } from "./refusal.ts";
 import { type Operation, PATH_IDS, routesOf } from "./routes.ts";
 import type { Validator } from "./validate.ts";
 import { VaultCheck, type Vaults } from "./vaults.ts";
@@ -24,7 +23,6 @@ import { VaultCheck, type Vaults } from "./vaults.ts";
 const BODY_BYTES_MAX = 1024 * 1024;
 /** Requests that are open at a time. */
 const OPEN_MAX = 256;
-const BUG = "Internal server error. Request id: ";
 
 export interface VaultDoorOptions {
   readonly vaults: Vaults;
@@ -62,15 +60,9 @@ export class VaultDoor {
   async handle(req: IncomingMessage, res: ServerResponse): Promise<void> {
     // Says nothing that the source does not.
     if (req.url === "/openapi.json" && req.method === "GET") return send(res, 200, this.#part);
-    const caller = await this.#options.grants.door(req.headers.authorization);
-    if (caller === null || caller === "unready") {
-      this.#options.log.warn({ reason: caller ?? "invalid" }, "door.refused");
-      const refusal =
-        caller === null
-          ? new ApiRefusal(401, "authentication_error", "The gateway's token is missing, was not issued here, or has ended.")
-          : new ApiRefusal(503, "api_error", "The vault proxy has no key to check tokens with yet.");
-      return answerRefusal(req, res, refusal, "req_unknown");
-    }
+    const { grants, log } = this.#options;
+    const caller = await admitted(req, res, grants, log);
+    if (caller === null) return;
     this.#open += 1;
     const startedAt = performance.now();
     let operation = "";
@@ -84,13 +76,12 @@ export class VaultDoor {
       const body = await this.#run(req, call, { found, search: new URLSearchParams(search) });
       send(res, 200, JSON.stringify(body));
     } catch (error) {
-      await readToEnd(req);
-      this.#refuse(req, res, error, caller);
+      await refuse({ req, res, bytesMax: BODY_BYTES_MAX }, error, caller, log);
     } finally {
       this.#open -= 1;
       const { requestId, workspace } = caller;
       const ms = Math.round((performance.now() - startedAt) * 10) / 10;
-      this.#options.log.info({ requestId, workspace, operation, status: res.statusCode, ms }, "vaults.answered");
+      log.info({ requestId, workspace, operation, status: res.statusCode, ms }, "vaults.answered");
     }
   }
 
@@ -120,15 +111,6 @@ export class VaultDoor {
       return { operation, ids };
     }
     throw notFound("There is no such path.");
-  }
-
-  #refuse(req: IncomingMessage, res: ServerResponse, error: unknown, { requestId }: Caller): void {
-    const refusal = refusalOf(error);
-    if (error instanceof StoreTrouble) this.#options.log.error({ requestId, reason: error.reason, detail: error.detail }, "vault_store.failed");
-    // A bug's own words may quote what it fell over: its kind and its place must do.
-    if (refusal === null)
-      this.#options.log.error({ requestId, error: error instanceof Error ? error.name : typeof error, at: placeOf(error) }, "request.broke");
-    answerRefusal(req, res, refusal ?? new ApiRefusal(500, "api_error", `${BUG}${requestId}`), requestId);
   }
 }
 
@@ -196,39 +178,3 @@ async function readBody(req: IncomingMessage): Promise<Buffer> {
   if (bytes > BODY_BYTES_MAX) throw new ApiRefusal(413, "request_too_large", `The request body is over the limit of ${BODY_BYTES_MAX} bytes.`);
   return Buffer.concat(pieces);
 }
-
-/** D4. As far as a body may go; one that breaks off is over, too. */
-async function readToEnd(req: IncomingMessage): Promise<void> {
-  let bytes = 0;
-  try {
-    for await (const piece of req.iterator({ destroyOnReturn: false })) {
-      bytes += piece.length;
-      if (bytes > BODY_BYTES_MAX) return;
-    }
-  } catch {
-    // The gateway has left: nobody waits for the answer.
-  }
-}
-
-function answerRefusal(req: IncomingMessage, res: ServerResponse, refusal: ApiRefusal, requestId: string): void {
-  if (res.headersSent) {
-    res.destroy();
-    return;
-  }
-  for (const [name, value] of Object.entries(refusal.headers)) res.setHeader(name, value);
-  if (!req.complete) res.setHeader("connection", "close");
-  send(res, refusal.status, JSON.stringify(envelope(refusal.type, refusal.message, requestId)));
-}
-
-function send(res: ServerResponse, status: number, text: string): void {
-  res.writeHead(status, { "content-type": "application/json", "content-length": Buffer.byteLength(text), "cache-control": "no-store" });
-  res.end(text);
-}
-
-const placeOf = (error: unknown): string | undefined =>
-  error instanceof Error
-    ? error.stack
-        ?.split("\n")
-        .find((line) => line.trimStart().startsWith("at "))
-        ?.trim()
-    : undefined;

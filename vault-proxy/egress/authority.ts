@@ -8,10 +8,10 @@
 import { createHmac, createPrivateKey, generateKeyPairSync, type KeyObject, randomBytes, X509Certificate } from "node:crypto";
 import { createSecureContext, type SecureContext } from "node:tls";
 import { z } from "zod";
-import type { RecordKey, VaultStore } from "../store.ts";
+import { OWN_WORKSPACE, type RecordKey, type VaultStore } from "../store.ts";
 import { authorityCertificate, hostCertificate } from "./certificate.ts";
 
-const AT: RecordKey = { workspace: "manyhands", kind: "authority", id: "egress" };
+const AT: RecordKey = { workspace: OWN_WORKSPACE, kind: "authority", id: "egress" };
 const NAME = "manyhands egress authority";
 const AUTHORITY_DAYS = 3_650;
 /** It is replaced when less is left: longer than any container lives. */

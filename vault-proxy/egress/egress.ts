@@ -6,7 +6,8 @@
 //
 //   E1  Where a line may go is judged for every request and every CONNECT: first by the session's policy, then by the address that is connected to.
 //   E2  A CONNECT to a host for which the session has no credential is a tunnel: not a byte in it is read.
-//   E3  A request is never passed on with another host than the one that was judged; TRACE is never passed on.
+//   E3  A request is never passed on with another host than the one that was judged; TRACE is never passed on. For a body
+//       whose end can't be told nobody is connected to (framing.ts F1).
 //   E4  No path, header or body is ever logged.
 //   E5  A request in origin form for /git/… is git's (git/route.ts). A grant for git alone opens a line, and nothing on it but that.
 

@@ -5,16 +5,17 @@
 //   GET  /repositories    the sessions that have any
 //   POST /repositories/sweep {sessions}: removes what is kept for these, which are gone, unless it is young
 //
-//   D1  Nothing is read before the gateway's token is good; a refusal comes after the body was read to its end.
-//   D2  A token is in no log line, no error and no answer.
+//   D1  Nothing is read before the gateway's token is good; refusals are told as at every door for gateways (api/answers.ts A1 A2).
+//   D2  A token is in no log line, no error and no answer; the bytes that held it are overwritten.
+//   D3  At most HELD_BYTES_MAX of bodies are held at a time, also of those that are still on their way.
 
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Logger } from "pino";
 import { z } from "zod";
+import { admitted, refuse, send } from "../api/answers.ts";
 import { check, parseJson } from "../api/check.ts";
-import { ApiRefusal, busy, envelope, invalid, notFound, refusalOf } from "../api/refusal.ts";
+import { ApiRefusal, busy, invalid, notFound } from "../api/refusal.ts";
 import type { Caller, Grants } from "../grant.ts";
-import { StoreTrouble } from "../store.ts";
 import type { GitHosts } from "./hosts.ts";
 import { REPOSITORIES_MAX, type Repositories } from "./repositories.ts";
 import type { Seals } from "./seal.ts";
@@ -22,7 +23,7 @@ import type { Seals } from "./seal.ts";
 /** A request that makes a session may be as long as the gateway takes one. */
 const SEAL_BYTES_MAX = 33 * 1024 * 1024;
 const BODY_BYTES_MAX = 1024 * 1024;
-/** Of all bodies together that are held at a time. */
+/** Of all bodies together. D3 */
 const HELD_BYTES_MAX = 8 * SEAL_BYTES_MAX;
 const SWEPT_MAX = 1_000;
 
@@ -58,31 +59,23 @@ export class GitDoor {
 
   async handle(req: IncomingMessage, res: ServerResponse): Promise<void> {
     const { grants, log } = this.#options;
-    const caller = await grants.door(req.headers.authorization);
-    if (caller === null || caller === "unready") {
-      log.warn({ reason: caller ?? "invalid" }, "door.refused");
-      const refusal =
-        caller === null
-          ? new ApiRefusal(401, "authentication_error", "The gateway's token is missing, was not issued here, or has ended.")
-          : new ApiRefusal(503, "api_error", "The vault proxy has no key to check tokens with yet.");
-      return refuse(req, res, refusal, "req_unknown");
-    }
+    const caller = await admitted(req, res, grants, log);
+    if (caller === null) return;
     const operation = `${req.method} ${req.url}`;
     const startedAt = performance.now();
-    let bytes: Buffer | null = null;
+    const pieces: Buffer[] = [];
     try {
-      bytes = await this.#read(req, operation === "POST /seal" ? SEAL_BYTES_MAX : BODY_BYTES_MAX);
-      send(res, 200, await this.#run(operation, caller, bytes));
+      await this.#read(req, operation === "POST /seal" ? SEAL_BYTES_MAX : BODY_BYTES_MAX, pieces);
+      const whole = Buffer.concat(pieces);
+      try {
+        send(res, 200, await this.#run(operation, caller, whole));
+      } finally {
+        whole.fill(0);
+      }
     } catch (error) {
-      const refusal = refusalOf(error);
-      const { requestId } = caller;
-      if (error instanceof StoreTrouble) log.error({ requestId, reason: error.reason, detail: error.detail }, "vault_store.failed");
-      // A bug's own words may quote what it fell over.
-      if (refusal === null) log.error({ requestId, error: error instanceof Error ? error.name : typeof error }, "request.broke");
-      await refuse(req, res, refusal ?? new ApiRefusal(500, "api_error", "Internal server error."), requestId);
+      await refuse({ req, res, bytesMax: SEAL_BYTES_MAX }, error, caller, log);
     } finally {
-      if (bytes !== null) this.#held -= bytes.length;
-      bytes?.fill(0);
+      for (const piece of pieces) this.#held -= piece.fill(0).length;
       const ms = Math.round((performance.now() - startedAt) * 10) / 10;
       log.info({ requestId: caller.requestId, workspace: caller.workspace, operation, status: res.statusCode, ms }, "repositories.answered");
     }
@@ -123,41 +116,19 @@ export class GitDoor {
     return all;
   }
 
-  async #read(req: IncomingMessage, bytesMax: number): Promise<Buffer> {
-    const pieces: Buffer[] = [];
+  /** Into `pieces`; what is held of a body that is refused is there too. D3 */
+  async #read(req: IncomingMessage, bytesMax: number, pieces: Buffer[]): Promise<void> {
     let bytes = 0;
     try {
       for await (const piece of req.iterator({ destroyOnReturn: false })) {
         bytes += piece.length;
         if (bytes > bytesMax) throw new ApiRefusal(413, "request_too_large", `The request body is over the limit of ${bytesMax} bytes.`);
-        if (this.#held + bytes > HELD_BYTES_MAX) throw busy();
+        if (this.#held + piece.length > HELD_BYTES_MAX) throw busy();
+        this.#held += piece.length;
         pieces.push(piece);
       }
     } catch (error) {
       throw error instanceof ApiRefusal ? error : invalid("body: the connection ended before the body did");
     }
-    this.#held += bytes;
-    return Buffer.concat(pieces);
   }
-}
-
-/** D1 */
-async function refuse(req: IncomingMessage, res: ServerResponse, refusal: ApiRefusal, requestId: string): Promise<void> {
-  let bytes = 0;
-  try {
-    for await (const piece of req.iterator({ destroyOnReturn: false })) {
-      bytes += piece.length;
-      if (bytes > SEAL_BYTES_MAX) break;
-    }
-  } catch {
-    // The gateway has left: nobody waits for the answer.
-  }
-  for (const [name, value] of Object.entries(refusal.headers)) res.setHeader(name, value);
-  if (!req.complete) res.setHeader("connection", "close");
-  send(res, refusal.status, JSON.stringify(envelope(refusal.type, refusal.message, requestId)));
-}
-
-function send(res: ServerResponse, status: number, text: string): void {
-  res.writeHead(status, { "content-type": "application/json", "content-length": Buffer.byteLength(text), "cache-control": "no-store" });
-  res.end(text);
 }

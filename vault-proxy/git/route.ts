@@ -49,6 +49,15 @@ interface Asked {
   readonly isAdvertisement: boolean;
 }
 
+/** What the log is told of a request. */
+interface Facts {
+  to?: string;
+  service?: Service;
+  status?: number;
+  bytesIn?: number;
+  bytesOut?: number;
+}
+
 export class GitRoute {
   readonly #options: GitRouteOptions;
   readonly #guard: Guard;
@@ -68,7 +77,7 @@ export class GitRoute {
   /** A request that came on a session's line. */
   async handle(line: Line, req: IncomingMessage, res: ServerResponse): Promise<void> {
     const startedAt = performance.now();
-    const facts: { to?: string; service?: string; status?: number; bytesIn?: number; bytesOut?: number } = {};
+    const facts: Facts = {};
     const over = new AbortController();
     const timer = setTimeout(() => over.abort(new GitDenied("silent")), TOTAL_MS);
     timer.unref();
@@ -91,13 +100,7 @@ export class GitRoute {
     await this.#guard.close();
   }
 
-  async #pass(
-    { grant }: Line,
-    req: IncomingMessage,
-    res: ServerResponse,
-    signal: AbortSignal,
-    facts: { to?: string; service?: string; status?: number; bytesIn?: number; bytesOut?: number },
-  ): Promise<void> {
+  async #pass({ grant }: Line, req: IncomingMessage, res: ServerResponse, signal: AbortSignal, facts: Facts): Promise<void> {
     const asked = this.#find(req, grant.workspace === null ? [] : await this.#options.repositories.of(grant.workspace, grant.sessionId));
     const { repository, service } = asked;
     const { origin, pathname } = new URL(repository.url);

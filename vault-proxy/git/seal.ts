@@ -12,10 +12,10 @@ import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes } f
 import { z } from "zod";
 import { parseJson } from "../api/check.ts";
 import { invalid } from "../api/refusal.ts";
-import { type RecordKey, StoreTrouble, type VaultStore } from "../store.ts";
+import { OWN_WORKSPACE, type RecordKey, StoreTrouble, type VaultStore } from "../store.ts";
 import { REPOSITORIES_MAX } from "./repositories.ts";
 
-const AT: RecordKey = { workspace: "manyhands", kind: "authority", id: "seal" };
+const AT: RecordKey = { workspace: OWN_WORKSPACE, kind: "authority", id: "seal" };
 const TRIES_MAX = 5;
 const KEY_BYTES = 32;
 const NONCE_BYTES = 12;

@@ -8,7 +8,7 @@
 import type { Logger } from "pino";
 import { z } from "zod";
 import { nameOf } from "../passing.ts";
-import { type RecordKey, StoreTrouble, type VaultStore } from "../store.ts";
+import { OWN_WORKSPACE, type RecordKey, StoreTrouble, type VaultStore } from "../store.ts";
 import type { Price } from "./providers.ts";
 import type { Spend, Spending } from "./spend.ts";
 import type { Used } from "./usage.ts";
@@ -22,7 +22,7 @@ const OTHERS = "others";
 const Kept = z.strictObject({ spent: z.record(z.string(), z.number()) });
 type Sums = z.infer<typeof Kept>["spent"];
 
-const keyOf = (session: string): RecordKey => ({ workspace: "manyhands", kind: "spend", id: nameOf(session) });
+const keyOf = (session: string): RecordKey => ({ workspace: OWN_WORKSPACE, kind: "spend", id: nameOf(session) });
 
 export class SharedSpend implements Spending {
   readonly #own: Spend;

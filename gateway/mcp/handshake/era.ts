@@ -204,7 +204,6 @@ export class HandshakeEra {
 }
 
 /** H2 */
-/** H2 */
 export function ownSession(session: HandshakeSession | null, caller: Caller): HandshakeSession {
   if (!session) throw new RpcError(REFUSED, "Bad Request: Mcp-Session-Id header is required");
   if (session.caller !== caller.name) throw new RpcError(NO_SESSION, "Session not found", { status: 404 });

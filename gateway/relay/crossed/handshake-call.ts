@@ -5,11 +5,11 @@ import { z } from "zod";
 import { mint } from "../../../session-store/ids.ts";
 import type { Asks } from "../../mcp/handshake/asks.ts";
 import type { ReplyStream } from "../../mcp/handshake/streams.ts";
-import { errorMessage, INTERNAL_ERROR, INVALID_PARAMS, keyOf, RpcError, type RpcId, resultMessage } from "../../mcp/rpc.ts";
+import { errorMessage, INTERNAL_ERROR, INVALID_PARAMS, isRecord, keyOf, RpcError, type RpcId, resultMessage } from "../../mcp/rpc.ts";
 import { lackingFor } from "../capabilities.ts";
 import type { Exchange, RelaySession } from "../upstream.ts";
 import { bellOf, type CrossedOptions, reasonOf, SERVER_INFO, shownTools, without } from "./crossed.ts";
-import { type Incoming, isRecord, type Params, recordOf } from "./incoming.ts";
+import { type Incoming, type Params, recordOf } from "./incoming.ts";
 import { askHand } from "./stateless-hand.ts";
 
 const ROUNDS_MAX = 10;

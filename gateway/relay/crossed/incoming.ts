@@ -3,6 +3,7 @@
 //   I1  Nobody reads faster than the messages are taken: a slow client slows its hand down.
 //   I2  What is no message is passed over. An answer that is no answer of the protocol is an error in clear words.
 
+import { isRecord } from "../../mcp/rpc.ts";
 import { SseReader } from "../../mcp/sse-reader.ts";
 import { failureOf, noMessage, refusedStatus, timedOut, tooLong } from "../failure.ts";
 import { COLLECTED_BYTES_MAX } from "../limits.ts";
@@ -12,7 +13,6 @@ export type Params = Readonly<Record<string, unknown>>;
 /** One message, or what was taken for one: its members are looked at one by one. */
 export type Incoming = Params;
 
-export const isRecord = (value: unknown): value is Params => typeof value === "object" && value !== null && !Array.isArray(value);
 export const recordOf = (value: unknown): Params => (isRecord(value) ? value : {});
 export const metaOf = (params: unknown): Params => recordOf(recordOf(params)._meta);
 export const isRequest = (message: Incoming): boolean => typeof message.method === "string" && isId(message.id);

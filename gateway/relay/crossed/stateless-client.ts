@@ -8,7 +8,7 @@
 import { z } from "zod";
 import { mint } from "../../../session-store/ids.ts";
 import { WORKSPACE } from "../../mcp/kept.ts";
-import { INVALID_PARAMS, METHOD_NOT_FOUND, REFUSED, RpcError } from "../../mcp/rpc.ts";
+import { INVALID_PARAMS, isRecord, METHOD_NOT_FOUND, REFUSED, RpcError } from "../../mcp/rpc.ts";
 import { Seal } from "../../mcp/seal.ts";
 import { lackingFor } from "../capabilities.ts";
 import { STATELESS_VERSION } from "../inbound.ts";
@@ -17,7 +17,7 @@ import type { Exchange } from "../upstream.ts";
 import { ASKED_KIND, type CrossedOptions, capabilitiesOf } from "./crossed.ts";
 import { FarLines } from "./far-lines.ts";
 import { post, SessionLost } from "./far-session.ts";
-import { type Incoming, isRecord, type Params, recordOf } from "./incoming.ts";
+import { type Incoming, type Params, recordOf } from "./incoming.ts";
 import { Leg } from "./leg.ts";
 import { ParkedCalls } from "./parked.ts";
 import { type Asked, StatelessOut } from "./stateless-out.ts";

@@ -6,9 +6,10 @@
 
 import { encoded, headersOf } from "../../../hands/servers/param-headers.ts";
 import { mint } from "../../../session-store/ids.ts";
+import { isRecord } from "../../mcp/rpc.ts";
 import { CLIENT_CAPABILITIES, CLIENT_INFO, HEADER_MISMATCH, PROTOCOL_VERSION, STATELESS_VERSION } from "../inbound.ts";
 import type { Upstream } from "../upstream.ts";
-import { Clock, type Incoming, isRecord, messagesOf, metaOf, type Params, recordOf } from "./incoming.ts";
+import { Clock, type Incoming, messagesOf, metaOf, type Params, recordOf } from "./incoming.ts";
 
 export const LOG_LEVEL = "io.modelcontextprotocol/logLevel";
 const NAMED_BY: ReadonlyMap<string, string> = new Map([

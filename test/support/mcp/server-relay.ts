@@ -30,6 +30,7 @@ export function script(path: string, args: readonly string[] = [], env: Readonly
 
 interface Options {
   readonly idleMs?: number;
+  readonly awayMs?: number;
   readonly internalHosts?: readonly string[];
   readonly vaultUrl?: string;
   readonly port?: number;
