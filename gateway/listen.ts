@@ -1,6 +1,6 @@
 // How an HTTP server of ours listens: with limits on what a slow or careless client can hold, and with patience for a port that is just becoming free.
 
-import type { Server, ServerResponse } from "node:http";
+import type { RequestListener, Server, ServerResponse } from "node:http";
 import { STATUS_CODES } from "node:http";
 import type { Duplex } from "node:stream";
 import { mint } from "../session-store/ids.ts";
@@ -13,6 +13,8 @@ const REQUEST_MS = 120_000;
 /** Longer than common load balancers keep an idle connection, so that it is they who close it. */
 const KEEP_ALIVE_MS = 75_000;
 const CONNECTIONS_MAX = 20_000;
+/** Requests of one connection that wait for the answers before them. */
+const WAITING_MAX = 64;
 /** For an answer to what was no request, to get out. */
 const LINGER_MS = 1_000;
 const PORT_WAIT_MS = 10_000;
@@ -36,6 +38,25 @@ export function harden(server: Server): void {
   });
   // An expectation that we do not know is no reason to answer without an envelope: the request itself is answered.
   server.on("checkExpectation", (request, response) => server.emit("request", request, response));
+}
+
+/**
+ * A request that was sent before the one before it was answered waits for its turn. Begun at once it would write to no socket: nothing says that its client
+ * went away, and nothing drains.
+ */
+export function inTurn(serve: RequestListener): RequestListener {
+  const waiting = new WeakMap<Duplex, number>();
+  return (request, response) => {
+    if (response.socket) return void serve(request, response);
+    const { socket } = request;
+    const count = (waiting.get(socket) ?? 0) + 1;
+    waiting.set(socket, count);
+    if (count > WAITING_MAX) return void socket.destroy();
+    response.once("socket", () => {
+      waiting.set(socket, (waiting.get(socket) ?? 1) - 1);
+      serve(request, response);
+    });
+  };
 }
 
 const NO_REQUEST: Readonly<Record<string, { readonly status: number; readonly says: string }>> = {

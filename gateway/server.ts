@@ -32,6 +32,7 @@ import { addSessions } from "./http/sessions.ts";
 import { addThreads } from "./http/threads.ts";
 import { relayVaults } from "./http/vaults.ts";
 import { Unanswered } from "./idempotency.ts";
+import { inTurn } from "./listen.ts";
 import { McpDoor, type McpDoorOptions, type McpSettings } from "./mcp/door.ts";
 import { openSessionHands } from "./mcp/session-hands/door.ts";
 import { sessionsSurface } from "./mcp/sessions/surface.ts";
@@ -174,7 +175,7 @@ export function makeServer(options: ServerOptions): Server {
 
   return {
     app,
-    listener: relay ? beside(app, relay) : app,
+    listener: inTurn(relay ? beside(app, relay) : app),
     close() {
       isClosing = true;
       streams.close();

@@ -43,6 +43,8 @@ export async function serveBatch(
   keepAliveMs: number,
   serve: (at: number, response: ServerResponse) => Promise<void>,
 ): Promise<void> {
+  // Each part listens for its end.
+  response.setMaxListeners(0);
   const answer = new BatchAnswer(response, keepAliveMs);
   const running: Promise<void>[] = [];
   for (const [at, message] of messages.entries()) {

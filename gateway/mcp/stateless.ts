@@ -75,8 +75,12 @@ export class StatelessEra {
       maxSubscriptions: SUBSCRIPTIONS_MAX,
       onerror,
     });
-    const fetch: McpHttpHandler["fetch"] = (asked, given) =>
-      lateStream(this.#handler.fetch(asked, given), { keepAliveMs, body: given?.parsedBody, left: asked.signal, log });
+    const fetch: McpHttpHandler["fetch"] = (asked, given) => {
+      const answering = this.#handler.fetch(asked, given);
+      // A client that takes no streams waits for its answer.
+      if (!asked.headers.get("accept")?.includes("text/event-stream")) return answering;
+      return lateStream(answering, { keepAliveMs, body: given?.parsedBody, left: asked.signal, log });
+    };
     this.#serve = toNodeHandler({ fetch }, { onerror: (error) => log.error({ err: error }, "mcp.broke") });
     catalogue.surface.onListChanged?.((list) => bus.publish({ kind: `${list}_list_changed` }));
   }

@@ -39,7 +39,7 @@ export class EarlyStream {
     this.#response = response;
     response.writeHead(200, STREAM_HEADERS);
     response.write(OPENING);
-    this.#alive = setInterval(() => response.write(PING), keepAliveMs);
+    this.#alive = setInterval(() => this.#ping(), keepAliveMs);
     response.once("close", () => this.hush());
     tellsFailure(response, (message) => this.end(JSON.stringify(message)));
   }
@@ -61,6 +61,12 @@ export class EarlyStream {
 
   static waitNoMore(waiting: Watched): void {
     silence.leave(waiting);
+  }
+
+  /** What was ended may lie here for long before it leaves, and so before it is closed; a write after the end would be an error that nobody hears. */
+  #ping(): void {
+    if (this.#response.writableEnded) this.hush();
+    else this.#response.write(PING);
   }
 
   /** From here on the caller writes. Y2 */

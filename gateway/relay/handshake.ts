@@ -99,11 +99,13 @@ export class HandshakeRelay {
   async get(visit: Visit, session: RelaySession): Promise<void> {
     const { response } = visit;
     const over = new AbortController();
+    const ended = new AbortController();
     response.once("close", () => over.abort());
-    await this.#options.sessions.onEnd(session.id, () => response.end(), over.signal);
-    if ((await this.#pass(visit, session, "GET")) !== "lost") return;
+    await this.#options.sessions.onEnd(session.id, () => ended.abort(), over.signal);
+    const stopped = AbortSignal.any([this.#options.stopped, ended.signal]);
+    if ((await this.#pass(visit, session, "GET", { stopped })) !== "lost") return;
     const again = await this.#reopening.reopen(visit.upstream, session);
-    if (!again || (await this.#pass(visit, again, "GET", true)) === "lost") throw await this.#gone(session);
+    if (!again || (await this.#pass(visit, again, "GET", { stopped, isReopened: true })) === "lost") throw await this.#gone(session);
   }
 
   /** The hand is told first: whoever still believes in the session hears the truth from it. S4 */
@@ -125,9 +127,14 @@ export class HandshakeRelay {
     }
   }
 
-  #pass(visit: Visit, session: RelaySession, method: "POST" | "GET", isReopened = false): Promise<Passed> {
+  #pass(
+    visit: Visit,
+    session: RelaySession,
+    method: "POST" | "GET",
+    { stopped = this.#options.stopped, isReopened = false }: { readonly stopped?: AbortSignal; readonly isReopened?: boolean } = {},
+  ): Promise<Passed> {
     const { request, response, upstream, inbound } = visit;
-    const { pool, keepAliveMs, stopped } = this.#options;
+    const { pool, keepAliveMs } = this.#options;
     const message = inbound?.message;
     const isRequest = message?.kind === "request";
     const looker = new MessageLooker({

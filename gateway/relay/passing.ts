@@ -39,7 +39,7 @@ export interface Passing {
   readonly isCollected: boolean;
   /** 404 means that the hand does not know the session. */
   readonly hasSession: boolean;
-  /** Ends it: this node stops. */
+  /** Ends what only listens: this node stops, or the session is over. */
   readonly stopped: AbortSignal;
 }
 

@@ -14,12 +14,14 @@ const HELLO = {
 } as const;
 /** A program that was updated may speak another. */
 const BELIEVED_MS = 600_000;
+/** One that said nothing, or ended, may have been slow for once: it is asked again soon, though not by everyone who comes. */
+const DOUBTED_MS = 5_000;
 
 type CommandServer = Extract<ConfiguredServer, { type: "command" }>;
 
 export class Eras {
   readonly #start: (name: string, server: CommandServer) => Link;
-  readonly #known = new Map<string, { readonly era: Promise<"handshake" | "stateless">; readonly until: number }>();
+  readonly #known = new Map<string, { readonly era: Promise<"handshake" | "stateless">; until: number }>();
 
   constructor(start: (name: string, server: CommandServer) => Link) {
     this.#start = start;
@@ -28,16 +30,20 @@ export class Eras {
   of(name: string, server: CommandServer): Promise<"handshake" | "stateless"> {
     const known = this.#known.get(name);
     if (known && known.until > Date.now()) return known.era;
-    const era = this.#ask(name, server);
-    this.#known.set(name, { era, until: Date.now() + BELIEVED_MS });
-    return era;
+    const doubt = () => {
+      asked.until = Date.now() + DOUBTED_MS;
+    };
+    const asked = { era: this.#ask(name, server, doubt), until: Date.now() + BELIEVED_MS };
+    this.#known.set(name, asked);
+    return asked.era;
   }
 
-  async #ask(name: string, server: CommandServer): Promise<"handshake" | "stateless"> {
+  async #ask(name: string, server: CommandServer, doubt: () => void): Promise<"handshake" | "stateless"> {
     const link = this.#start(name, server);
     try {
       const answer = await shake(link, {});
       // Silence and a crash say nothing of another era: the handshake's own errors will.
+      if ("isOurs" in answer) doubt();
       return "error" in answer && !("isOurs" in answer) ? "stateless" : "handshake";
     } finally {
       void link.close();

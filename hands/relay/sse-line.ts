@@ -5,13 +5,14 @@
 //   S2  Requests and answers are posted side by side; a notice waits for what was sent before it and holds back what comes after it, for ORDER_MS at
 //       most: a cancellation must not overtake its request, and a server may answer a post as late as it likes.
 //   S3  The end of the stream is the end of the line, at once: whatever waits for an answer would wait for ever.
-//   S4  An event is no longer than ANSWER_BYTES_MAX; what says more than that in FLOOD_MS is ended (see reach.ts).
+//   S4  An event is no longer than ANSWER_BYTES_MAX; what says more than that in FLOOD_MS is ended (see reach.ts), and so is
+//       what says more than MESSAGES_MAX things that are no message. Of those STRAYS_TOLD are told one by one.
 
 import { refusedUrl, Unreachable } from "../address.ts";
 import { Trouble, troubleOf } from "../servers/connection.ts";
-import { ANSWER_BYTES_MAX, TOTAL_MS } from "../servers/limits.ts";
+import { ANSWER_BYTES_MAX, MESSAGES_MAX, TOTAL_MS } from "../servers/limits.ts";
 import type { Fetch } from "../servers/reach.ts";
-import { TooMuch, tooManyBytes } from "../servers/too-much.ts";
+import { Flood, TooMuch, tooManyBytes, tooManyMessages } from "../servers/too-much.ts";
 import { type Envelope, readEnvelope } from "./envelope.ts";
 import { type Hearing, type Line, Untaken } from "./line.ts";
 import { type ServerEvent, SseParser } from "./sse-parser.ts";
@@ -22,6 +23,7 @@ const DRAINED_BYTES_MAX = 65_536;
 /** Statuses of a post by which the server says that it has no such stream. */
 const FORGOTTEN = new Set([404, 410]);
 const CAUSES_MAX = 8;
+const STRAYS_TOLD = 20;
 const REDIRECTED = "it answered with a redirect, which is not followed";
 
 export interface SseLineOptions {
@@ -44,6 +46,8 @@ export class SseLine implements Line {
   #hearing: Hearing | null = null;
   #held: Promise<void> = Promise.resolve();
   #version: string | null = null;
+  readonly #flood = new Flood(MESSAGES_MAX);
+  #strays = 0;
   end: string | null = null;
   waitingBytes = 0;
 
@@ -128,10 +132,18 @@ export class SseLine implements Line {
     // Up to revision 2025-03-26 a server may batch what it says.
     const given = parsed(data);
     for (const each of Array.isArray(given) ? given : [given]) {
+      if (this.end !== null) return;
       const message = readEnvelope(each);
       if (message !== null) this.#hearing?.message(message);
-      else this.#options.stray("an event holds no message");
+      else if (this.#flood.isOver()) this.#over(tooManyMessages().message);
+      else this.#stray("an event holds no message");
     }
+  }
+
+  /** S4 */
+  #stray(says: string): void {
+    this.#strays += 1;
+    if (this.#strays <= STRAYS_TOLD) this.#options.stray(says);
   }
 
   /** S1 */

@@ -1,8 +1,10 @@
 // Listening (gateway/listen.ts): patience for a port, and a clear word when it ends.
 
-import { createServer, type Server } from "node:http";
+import { createServer, type Server, type ServerResponse } from "node:http";
+import { connect } from "node:net";
 import { afterEach, describe, expect, test } from "vitest";
-import { harden, listen } from "../../gateway/listen.ts";
+import { harden, inTurn, listen } from "../../gateway/listen.ts";
+import { until } from "../support/until.ts";
 
 const servers: Server[] = [];
 afterEach(async () => {
@@ -43,5 +45,56 @@ describe("listening", () => {
   test("an address that is not this machine's is named with its setting", async () => {
     await expect(listen(server(), "192.0.2.1", 0)).rejects.toThrow("MANYHANDS_HOST");
     servers.pop();
+  });
+});
+
+describe("requests that are sent before the one before them was answered", () => {
+  async function pipelined(count: number) {
+    const begun: { readonly url: string; readonly response: ServerResponse }[] = [];
+    const made = createServer(
+      inTurn(({ url = "" }, response) => {
+        begun.push({ url, response });
+        if (url !== "/0") response.end(url);
+      }),
+    );
+    servers.push(made);
+    const port = await listen(made, "127.0.0.1", 0);
+    const client = connect(port, "127.0.0.1");
+    let heard = "";
+    let isOver = false;
+    client
+      .on("data", (chunk) => {
+        heard += String(chunk);
+      })
+      .on("error", () => {})
+      .on("close", () => {
+        isOver = true;
+      });
+    client.write(Array.from({ length: count }, (_, at) => `GET /${at} HTTP/1.1\r\nhost: here\r\n\r\n`).join(""));
+    await until(() => begun.length === 1);
+    return { begun, client, heard: () => heard, isOver: () => isOver };
+  }
+
+  test("begin one after the other, in their order", async () => {
+    const { begun, client, heard } = await pipelined(3);
+    expect(begun.map(({ url }) => url)).toEqual(["/0"]);
+    begun[0]?.response.end("/0");
+    await until(() => heard().includes("/2"));
+    expect(begun.map(({ url }) => url)).toEqual(["/0", "/1", "/2"]);
+    client.destroy();
+  });
+
+  test("never begin when their client has gone away", async () => {
+    const { begun, client } = await pipelined(3);
+    client.destroy();
+    await until(() => begun[0]?.response.destroyed === true);
+    begun[0]?.response.end();
+    expect(begun).toHaveLength(1);
+  });
+
+  test("end the connection where they are too many", async () => {
+    const { begun, isOver } = await pipelined(100);
+    await until(isOver);
+    expect(begun).toHaveLength(1);
   });
 });

@@ -136,10 +136,17 @@ describe.concurrent("at the door of a hand", () => {
 describe.concurrent("at the product's own door, in the stateless era", () => {
   test("what comes late comes as a stream that said before that it is there, also where nobody asked for progress", async () => {
     const [door = ""] = doors.urls;
-    const reply = await stateless(door, FIRST, { id: "c", method: "tools/call", params: { name: "still", arguments: { pauseMs: LATE_MS } } });
+    const reply = await stateless(door, FIRST, { id: "c", method: "tools/call", params: { name: "still", arguments: { pauseMs: 2 * LATE_MS } } });
     expect(reply.headers["content-type"]).toBe("text/event-stream");
     expect(reply.text.startsWith(": open\n\n: ping\n\n")).toBe(true);
     expect(reply.messages).toMatchObject([{ id: "c", result: { content: [{ text: "still here" }] } }]);
+  });
+
+  test("a client that takes no streams waits for its answer", async () => {
+    const [door = ""] = doors.urls;
+    const body = { jsonrpc: "2.0", id: "c", method: "tools/call", params: { name: "still", arguments: { pauseMs: LATE_MS }, _meta: META } };
+    const reply = await post(door, body, { ...FIRST, ...asked("still").headers, accept: "application/json" });
+    expect([reply.headers["content-type"], textOf(reply.messages)]).toEqual(["application/json", "still here"]);
   });
 
   test("a client that leaves such a stream calls its request off", async () => {

@@ -2,6 +2,7 @@
 
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
 import pino from "pino";
 import { request } from "undici";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
@@ -91,6 +92,37 @@ proves("mcp:any-replica", "a session at a hand is known at every gateway, and ov
   const fresh = await startAnother(api);
   expect((await post(fresh.url, { jsonrpc: "2.0", id: 3, method: "ping" }, opened.headers)).status).toBe(404);
   await fresh.close();
+});
+
+test("a listening stream whose client does not read ends with its session, and is written to no more", async () => {
+  let isLeft = false;
+  hand.answer(({ body, method }, response) => {
+    if (method !== "GET") {
+      const { id } = body === "" ? { id: undefined } : JSON.parse(body);
+      if (id === undefined) return void response.writeHead(202).end();
+      return json(response, { jsonrpc: "2.0", id, result: { content: [] } });
+    }
+    response.writeHead(200, { "content-type": "text/event-stream" });
+    response.once("close", () => {
+      isLeft = true;
+    });
+    const piece = event({ method: "notifications/message", params: { data: "x".repeat(100_000) } });
+    const more = () => {
+      while (response.write(piece));
+      response.once("drain", more);
+    };
+    more();
+  });
+  const opened = await handshake(door, KEY);
+  const { body } = await request(door, { method: "GET", headers: { ...opened.headers, accept: "text/event-stream" } });
+  await sleep(300);
+  expect((await send(door, "DELETE", opened.headers)).status).toBe(204);
+  await until(() => isLeft);
+  // A few signs of life would have been due by now.
+  await sleep(300);
+  let bytes = 0;
+  for await (const chunk of body) bytes += chunk.length;
+  expect(bytes).toBeGreaterThan(100_000);
 });
 
 describe("a hand that lost a session", () => {

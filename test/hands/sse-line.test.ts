@@ -49,6 +49,16 @@ async function openLine(url: string, { hosts = ["*"], connectMs = 5_000 } = {}) 
 const ask = (id: number, method = "m"): Envelope => ({ jsonrpc: "2.0", id, method });
 const endOf = (line: SseLine) => until(() => line.end, { what: "the end of the line" });
 
+test("a server that says without measure what is no message is ended, and few of it are told", async () => {
+  const url = await startServer((_request, response) => {
+    begin(response, "event: endpoint\ndata: /post\n\n");
+    response.write(`data: [${Array(100_000).fill("1").join(",")}]\n\n`);
+  });
+  const { line, strays } = await openLine(url);
+  expect(await endOf(line)).toContain("it sent more than 20000 messages");
+  expect(strays).toHaveLength(20);
+});
+
 test("messages pass both ways, posted where the first event says, a batch of the server one by one", async () => {
   const posted: unknown[] = [];
   let stream: ServerResponse | undefined;

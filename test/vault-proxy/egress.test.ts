@@ -12,6 +12,7 @@ let proxy: TestProxy;
 let open: Host;
 let canary: Host;
 let echo: Host;
+let silent: Host;
 
 beforeAll(async () => {
   await signer.rotate("one");
@@ -24,11 +25,13 @@ beforeAll(async () => {
   });
   canary = await startHost((_req, res) => void res.end("canary"));
   echo = await startTcp((socket) => void socket.pipe(socket));
-  proxy = await startProxy(signer, "http://127.0.0.1:9", { egress: { hosts: [`127.0.0.1:${open.port}`, `127.0.0.1:${echo.port}`] } });
+  silent = await startHost(() => {});
+  const hosts = [open, echo, silent].map(({ port }) => `127.0.0.1:${port}`);
+  proxy = await startProxy(signer, "http://127.0.0.1:9", { egress: { hosts } });
 });
 afterAll(async () => {
   await proxy.close();
-  await Promise.all([open, canary, echo].map((host) => host.close()));
+  await Promise.all([open, canary, echo, silent].map((host) => host.close()));
   signer.remove();
 });
 
@@ -65,6 +68,19 @@ test("a body with a length and one in pieces come whole", async () => {
   });
   expect(JSON.parse(stated.body).body).toBe("hello");
   expect(JSON.parse(pieces.body).body).toBe(`${"a".repeat(70_000)}b`);
+});
+
+test("requests that a program sends before the first is answered go out one after the other, and none when it has left", async () => {
+  const line = await way().open();
+  const to = (host: Host) => `GET http://127.0.0.1:${host.port}/ HTTP/1.1\r\nHost: x\r\n\r\n`;
+  const before = open.seen.length;
+  line.write(to(silent) + to(open).repeat(20));
+  await until(() => silent.seen.length === 1);
+  expect((await absolute(way(), `http://127.0.0.1:${open.port}/`)).status).toBe(200);
+  expect(open.seen.length - before).toBe(1);
+  line.destroy();
+  await until(() => silent.seen.every((socket) => socket.destroyed));
+  expect(open.seen.length - before).toBe(1);
 });
 
 test("a redirect is given to the caller, and followed only if it may go there", async () => {

@@ -54,6 +54,13 @@ test("a body comes back with references where the contract has tokens, and other
     );
 });
 
+test("more resources than a session can have are refused before any of them is sealed", async () => {
+  const seals = new Seals(parts.vaults);
+  const body = (count: number) => Buffer.from(JSON.stringify({ resources: Array(count).fill({ authorization_token: "ghp_a" }) }));
+  expect(JSON.parse(await seals.body("default", body(50))).resources).toHaveLength(50);
+  await expect(seals.body("default", body(51))).rejects.toThrow("resources: at most 50 repositories");
+});
+
 test("a session has its own repositories; what is absent is kept, and a young record is not swept", async () => {
   let now = 1_000_000;
   const repositories = new Repositories(parts.vaults, () => now);

@@ -16,7 +16,7 @@ import type { Duplex } from "node:stream";
 import type { Logger } from "pino";
 import { answer, refuse } from "../answer.ts";
 import type { Audit } from "../audit.ts";
-import { isFramedOddly } from "../framing.ts";
+import { inTurn, isFramedOddly } from "../framing.ts";
 import type { GitRoute } from "../git/route.ts";
 import type { Checked, Grants } from "../grant.ts";
 import type { VaultStore } from "../store.ts";
@@ -54,7 +54,10 @@ export class Egress {
   constructor(options: EgressOptions) {
     this.#options = options;
     this.#secrets = new Secrets(options.vaults);
-    this.#proxy = createServer({ keepAliveTimeout: LINE_IDLE_MS, maxHeaderSize: HEADER_BYTES_MAX }, (req, res) => void this.#request(req, res));
+    this.#proxy = createServer(
+      { keepAliveTimeout: LINE_IDLE_MS, maxHeaderSize: HEADER_BYTES_MAX },
+      inTurn((req, res) => void this.#request(req, res)),
+    );
     this.#proxy.on("connect", (req: IncomingMessage, socket: Duplex, head: Buffer) => void this.#connect(req, socket, head));
   }
 

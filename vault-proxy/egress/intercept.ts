@@ -9,7 +9,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { isIP } from "node:net";
 import type { Duplex } from "node:stream";
 import { type SecureContext, TLSSocket } from "node:tls";
-import { isFramedOddly } from "../framing.ts";
+import { inTurn, isFramedOddly } from "../framing.ts";
 import { valuesOf } from "./headers.ts";
 import { firstBytes } from "./line.ts";
 import { type Place, placeOf } from "./place.ts";
@@ -35,7 +35,10 @@ export class Interceptor {
   readonly #open = new WeakMap<Duplex, { readonly place: Place; readonly handle: Handle }>();
 
   constructor() {
-    this.#inside = createServer({ keepAliveTimeout: IDLE_MS, maxHeaderSize: HEADER_BYTES_MAX }, (req, res) => void this.#request(req, res));
+    this.#inside = createServer(
+      { keepAliveTimeout: IDLE_MS, maxHeaderSize: HEADER_BYTES_MAX },
+      inTurn((req, res) => void this.#request(req, res)),
+    );
     this.#inside.on("connect", (_req: IncomingMessage, socket: Duplex) => socket.destroy());
   }
 

@@ -6,12 +6,14 @@
 //       hash of the token, so that it never stands for two.
 //   S3  A token is sealed where the contract has one: `authorization_token` of the body, and of each of its `resources`. A reference that a client
 //       writes there is a token like any other, and is sealed.
+//   S4  More resources than a session has are refused before any is sealed: this process answers for all sessions, and sealing takes its time.
 
 import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes } from "node:crypto";
 import { z } from "zod";
 import { parseJson } from "../api/check.ts";
 import { invalid } from "../api/refusal.ts";
 import { OWN_WORKSPACE, type RecordKey, StoreTrouble, type VaultStore } from "../store.ts";
+import { REPOSITORIES_MAX } from "./repositories.ts";
 
 const AT: RecordKey = { workspace: OWN_WORKSPACE, kind: "authority", id: "seal" };
 const TRIES_MAX = 5;
@@ -39,6 +41,8 @@ export class Seals {
     const sealed = await this.#object(workspace, body, "");
     const resources = Object.entries(sealed).find(([name]) => name === "resources")?.[1];
     if (!Array.isArray(resources)) return JSON.stringify(sealed);
+    // S4
+    if (resources.length > REPOSITORIES_MAX) throw invalid(`resources: at most ${REPOSITORIES_MAX} repositories`);
     const all: unknown[] = [];
     for (const [index, each] of resources.entries()) all.push(await this.#object(workspace, each, `resources.${index}.`));
     return JSON.stringify({ ...sealed, resources: all });
