@@ -3,7 +3,8 @@
 //
 //   L4  Vault proxy and hand host listen before the gateway starts; if one of them does not within STANDBY_MS, the gateway starts without it.
 //   L5  Ports are chosen once: a program that is started again is where it was.
-//   L6  Stopping: gateway and worker first, then the hand host, then the vault proxy, all within STOP_MS; what is left is killed. Exit code 0.
+//   L6  Stopping: gateway and worker first, then the hand host, then the vault proxy, all within STOP_MS; what is left is killed. Exit code 0. Whoever asks
+//       again is not waited for, but one Ctrl-C comes more than once: from the terminal, and from npm.
 
 import { createServer } from "node:net";
 import { type Logger, pino } from "pino";
@@ -20,6 +21,7 @@ const READY_MS = 60_000;
 const READY_POLL_MS = 50;
 const READY_ANSWER_MS = 2_000;
 const STOP_MS = 4_700;
+const ASKED_AGAIN_MS = 1_000;
 /** What gateway and worker get of it: they have turns to hand over. */
 const DRAIN_MS = 3_500;
 /** What is kept of it for the vault proxy, which has nothing left to do by then. */
@@ -83,7 +85,12 @@ class Launcher {
 
   async run(): Promise<number> {
     const ended = new Promise<number>((resolve) => (this.#end = resolve));
-    const stop = () => (this.#code === null ? void this.#stop(0) : this.#killAll());
+    let askedAt: number | null = null;
+    const stop = () => {
+      if (this.#code === null) void this.#stop(0);
+      else if (askedAt !== null && performance.now() - askedAt >= ASKED_AGAIN_MS) this.#killAll();
+      askedAt ??= performance.now();
+    };
     process.on("SIGTERM", stop);
     process.on("SIGINT", stop);
     // Nobody reads what we say any more: there is no one to serve.

@@ -114,7 +114,7 @@ async function ask<T>({ url, key }: Api, path: string, schema: z.ZodType<T>, bod
     status = answer.status;
     text = await answer.text();
   } catch (error) {
-    throw new Stopped(`The gateway at ${new URL(url).host} can't be asked (${codeOf(error)}): is it running?`);
+    throw new Stopped(`The gateway at ${new URL(url).host} can't be asked (${codeOf(error)}): is it running, and at this port (MANYHANDS_PORT)?`);
   }
   const read = jsonOf(text);
   if (status === 200) {

@@ -14,6 +14,8 @@ const CLONE_MS = 300_000;
 /** Of any one file that a clone writes, so of a pack. */
 const FILE_BYTES_MAX = 8 * 1024 ** 3;
 const REASON_CHARS_MAX = 400;
+/** Who commits, until the agent says otherwise: without a name git refuses to. */
+const AUTHOR = "agent@manyhands.invalid";
 const TOLD = "manyhands-repository";
 
 /** Where git in a container finds a repository: the door, and below it the address without its scheme. No grant is in it: the door adds that. */
@@ -46,7 +48,7 @@ export GIT_TERMINAL_PROMPT=0 LC_ALL=C GIT_CONFIG_NOSYSTEM=1
 ulimit -f ${Math.ceil(FILE_BYTES_MAX / 1024)}
 rm -rf "$new"; mkdir -p /workspace/.manyhands "$(dirname "$at")" || say failed
 git clone --quiet --no-checkout -- "$url" "$new" || say failed
-cd "$new" || say failed
+cd "$new" && git config user.name Agent && git config user.email ${AUTHOR} || say failed
 ${checkoutOf(checkout)} || say checkout
 cd / && mv -T "$new" "$at" || say failed
 say cloned

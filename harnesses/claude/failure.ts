@@ -18,7 +18,9 @@ export function failureOf(error: unknown): ModelFailure {
 function answered(error: APIError): ModelFailure {
   const { status, type: kind } = error;
   const retryAfterMs = retryAfterOf(error.headers);
-  const said = error.apiMessage ?? "The model request failed.";
+  const words = error.apiMessage ?? "The model request failed.";
+  // Clients send a key of this installation in a header of the same name: it is not that one.
+  const said = status === 401 || kind === "authentication_error" ? `The model's provider did not take its key: ${words}` : words;
   return {
     type: typeOf(status, kind),
     message: cut(status === undefined ? said : `${said} (status ${status})`),

@@ -60,10 +60,11 @@ needs("docker")("repositories in containers", () => {
       expect(seen).toContain("private words\npublic words\n## main...origin/main\norigin\thttp://127.0.0.1:");
       const pushed = await run(
         session,
-        "cd private && git config user.name A && git config user.email a@example.com && head -c 3000000 /dev/urandom > more && git add more && git commit -qm 'from the hand' && git push -q && echo ok",
+        "cd private && head -c 3000000 /dev/urandom > more && git add more && git commit -qm 'from the hand' && git push -q && echo ok",
       );
       expect(pushed).toContain("ok");
       expect((await server.git(PRIVATE, "log", "--format=%s", "main")).split("\n").slice(0, 2)).toEqual(["from the hand", "first"]);
+      expect(await server.git(PRIVATE, "log", "-1", "--format=%an <%ae>", "main")).toContain("Agent <agent@manyhands.invalid>");
       await server.commit(PRIVATE, "theirs", "their words\n");
       const traced = await run(
         session,

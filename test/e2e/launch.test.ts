@@ -70,6 +70,17 @@ describe("npm start", () => {
     });
   }
 
+  test("a Ctrl-C that arrives twice, as npm hands it on, still stops everything in order", async () => {
+    const program = start();
+    await ready(program);
+    program.kill("SIGINT");
+    program.kill("SIGINT");
+    expect((await program.exit()).code).toBe(0);
+    const said = (msg: string) => program.lines.filter((line) => line.msg === msg).map(({ role }) => role);
+    expect(said("process.stopped").sort()).toEqual(["gateway", "hands", "vault-proxy"]);
+    expect(said("child.killed")).toEqual([]);
+  });
+
   proves("start:no-orphans", "when the launcher is killed outright, its children exit", async () => {
     const program = start();
     await ready(program);

@@ -24,7 +24,7 @@ export class GitHosts {
 
   /** Why this is no repository's address; null: it is one. H1 */
   refuses(text: string): string | null {
-    const says = `must be ${[...this.#origins].map((origin) => `${origin}/owner/repo`).join(" or ")}, without .git at its end`;
+    const says = `must be ${[...this.#origins].map((origin) => `${origin}/owner/repo`).join(" or ")}, without .git at its end (other hosts are named by MANYHANDS_GIT_HOSTS)`;
     if (text.length > URL_CHARS_MAX || !URL.canParse(text)) return says;
     const { origin, pathname } = new URL(text);
     const segments = pathname.slice(1).split("/");
