@@ -1,5 +1,5 @@
 // Each point of a turn, each program killed there with -9, with the embedded store; kill-redis.test.ts is the same with Redis. Nothing acknowledged is lost,
-// nothing is doubled, no tool that is not safe to repeat runs twice, and the session goes on. Here a drawn half of the kills; the proof
+// nothing is doubled, no tool that is not safe to repeat runs twice, and the session goes on. Here a drawn third of the kills; the proof
 // (test/proof/kill.test.ts, or KILLS=all here) kills all of them, and every recovery too.
 
 import { describe } from "vitest";

@@ -36,7 +36,7 @@ const victimsOf = (store: StoreKind): readonly Victim[] =>
   store === "embedded" ? ["node", "hands", "vault-proxy", "everything"] : ["gateway", "worker", "hands", "vault-proxy", "redis", "everything"];
 
 /**
- * With `isWhole`, each point with each victim once, and again where the one that recovers dies too. Without it a drawn half of the first, every point and every
+ * With `isWhole`, each point with each victim once, and again where the one that recovers dies too. Without it a drawn third of the first, every point and every
  * victim among them, and one of the others.
  */
 export function killsOf(store: StoreKind, isWhole: boolean, chance: Chance): readonly Kill[] {
@@ -45,9 +45,9 @@ export function killsOf(store: StoreKind, isWhole: boolean, chance: Chance): rea
   const again = once.filter(({ point, victim }) => point !== "stored" && diesHeld(store, point, victim)).map((kill) => ({ ...kill, again: true }));
   const drawn = again[chance.between(0, again.length - 1)];
   if (isWhole || !drawn) return [...once, ...again];
-  const drawnHalf = chance.between(0, 1);
-  const half = once.filter((_, at) => (Math.floor(at / victims.length) + (at % victims.length) + drawnHalf) % 2 === 0);
-  return [...half, drawn];
+  const shift = chance.between(0, 2);
+  const third = once.filter((_, at) => (Math.floor(at / victims.length) + (at % victims.length) + shift) % 3 === 0);
+  return [...third, drawn];
 }
 
 const diesHeld = (store: StoreKind, point: FaultPointName, victim: Victim): boolean => victim === "everything" || victim === holderOf(store, point);
