@@ -107,7 +107,7 @@ test.each([
   [{ checkout: { type: "branch", name: "a..b" } }, "checkout.name: is no name of a branch"],
   [{ checkout: { type: "commit", sha: "abc" } }, "checkout.sha: must be a full commit SHA"],
   [{ authorization_token: "with space" }, "authorization_token: must be 1 to 1024 printable"],
-  [{ authorization_token: 7 }, "authorization_token: Invalid input"],
+  [{ authorization_token: 7 }, "authorization_token: must be 1 to 1024 printable"],
   [{ bogus: 1 }, "bogus: Extra inputs"],
 ])("%j is refused by its path, and its token is not said", async (fields, says) => {
   const [status, message] = await refused(makeSession(api, { resources: [repository(fields)] }));

@@ -189,7 +189,8 @@ export class CaseSession {
   /** A whole turn; gives the last words. */
   async turn(script: string, timeoutMs = SETTLED_MS): Promise<string> {
     await this.say(script);
-    await this.rested(timeoutMs);
+    // Idle alone is also what it is before a worker takes it up.
+    await this.settled(timeoutMs);
     return this.lastWords();
   }
 
