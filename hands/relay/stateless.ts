@@ -41,6 +41,8 @@ export class StatelessLinks {
       if (method !== undefined && method !== "notifications/cancelled") used.link.send(message);
       return void response.writeHead(202, { "content-length": 0 }).end();
     }
+    // Its client left while the server started: that calls it off.
+    if (response.destroyed) return;
     // Ids of this era are a client's own: two clients may use the same one at once.
     const owned = {};
     response.once("close", () => used.link.cancel(owned, id, { reason: "the client closed the request" }));
