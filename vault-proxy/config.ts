@@ -52,13 +52,18 @@ const hosts = z
   .regex(/^[\w.:[\], -]*$/)
   .default("");
 const hostsIn = (text: string): string[] => text.split(/[\s,]+/).filter((host) => host !== "");
+const hasOneSchemeEach = (origins: readonly string[]): boolean =>
+  new Set(origins.map((origin) => new URL(origin).host)).size === origins.length && !origins.includes("http://github.com");
+
 const gitHosts = z
   .string()
   .max(65_536)
   .default("")
   .transform((text) => text.split(/[\s,]+/).filter((host) => host !== ""))
   .refine((all) => all.every((host) => originOf(host) !== null), "must be hosts, or origins like http://127.0.0.1:3000, with commas between them")
-  .transform((all) => all.flatMap((host) => originOf(host) ?? []));
+  .transform((all) => [...new Set(all.flatMap((host) => originOf(host) ?? []))])
+  // A hand names a repository without the scheme: of two, the wrong one would get the token.
+  .refine(hasOneSchemeEach, "must name each host by one scheme, and github.com by HTTPS");
 const ms = z.coerce.number().int().min(1).max(600_000);
 
 const Environment = z.strictObject({

@@ -35,6 +35,13 @@ describe("settings", () => {
     expect(() => vaultKeyOf({ MANYHANDS_VAULT_KEY: "canary", MANYHANDS_VAULT_KEY_FILE: "/k" })).toThrow(/^MANYHANDS_VAULT_KEY_FILE: .* one place/);
   });
 
+  test("a git host has one scheme, since a hand names repositories without it", () => {
+    const origins = (hosts: string) => readConfig({ MANYHANDS_GIT_HOSTS: hosts }).gitOrigins;
+    expect(origins("git.example.com, https://git.example.com http://10.0.0.5:3000")).toEqual(["https://git.example.com", "http://10.0.0.5:3000"]);
+    expect(() => origins("http://git.example.com, git.example.com")).toThrow("MANYHANDS_GIT_HOSTS");
+    expect(() => origins("http://github.com")).toThrow("MANYHANDS_GIT_HOSTS");
+  });
+
   test("a Vault server needs one way to log in", () => {
     const server = (env: NodeJS.ProcessEnv) => readConfig({ VAULT_ADDR: "https://v.example:8200/", ...env }).server;
     expect(server({ MANYHANDS_VAULT_TOKEN_FILE: "/t" })).toEqual({
